@@ -27,7 +27,8 @@ def manifests_export(*, request: Request, kinds: Sequence[Kind], name: str, work
     labels = {(row.kind, row.key): row.labels for row in ManifestObject.objects.exclude(labels={})}
     chosen = [kind for kind in KINDS if (kind in kinds if kinds else kind.is_setup)]
     found = [each for kind in chosen for each in _exported(objects, kind, workspace, now) if not name or each.name == name]
-    return documents_write(_document(each, labels.get((each.kind.name, each.key), {})) for each in found)
+    of_jobs = {each.row["gpr_id"] for each in found if each.kind.name == "GPUJob"}  # filed together, so written together
+    return documents_write(_document(each, labels.get((each.kind.name, each.key), {})) for each in found if each.id not in of_jobs)
 
 
 def _exported(objects: Objects, kind: Kind, workspace: str, now: datetime) -> list[Present]:

@@ -120,6 +120,7 @@ class GprForm(ServiceForm):
     PAGE: ClassVar = "gpr"  # shows what was filed
     LIST_PAGE: ClassVar = "workspace"
     CREATE_PAGE: ClassVar = "gpr-create"
+    NAV: ClassVar = "create"  # its place in the navigation
     OFFERS_PAGE: ClassVar = "gpr-offers"
     TEMPLATE: ClassVar = "user/create/page.html"
     CODE_TEMPLATE: ClassVar = "user/create/snippet.html"

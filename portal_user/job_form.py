@@ -194,6 +194,7 @@ class JobForm(JobFields, GprForm):
     PAGE: ClassVar = "job"
     LIST_PAGE: ClassVar = "jobs"
     CREATE_PAGE: ClassVar = "job-create"
+    NAV: ClassVar = "jobs"
     OFFERS_PAGE: ClassVar = "job-offers"
     TEMPLATE: ClassVar = "user/create/job.html"
     CODE_TEMPLATE: ClassVar = "user/create/job_code.html"

@@ -176,7 +176,7 @@ def _kinds(kind: Any) -> list[Any]:
 def _option_kind(kind: Any) -> tuple[Any, str]:
     """How the terminal takes it, and what its help says of that."""
     kinds = _kinds(kind)
-    note = f"`{NOTHING}` for null." if type(None) in get_args(kind) else ""
+    note = f"Write `{NOTHING}` to clear it." if type(None) in get_args(kind) else ""
     choices = [str(choice) for each in kinds if get_origin(each) is Literal for choice in get_args(each) if choice]
     if choices:
         return str, f"One of {', '.join(choices)}. {note}".strip()

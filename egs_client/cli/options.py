@@ -21,10 +21,10 @@ Workspace = Annotated[
 Gpr = Annotated[str, typer.Argument(help="Its name or id.", metavar="GPR", autocompletion=gprs)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the effects, and change nothing.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Until it is active, with its position, its promise and its steps.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is active, and show its position, its promise and its steps.")]
 Timeout = Annotated[str | None, typer.Option(help="Stop waiting after this long (30m, 2h); the request stays. Exit code 8.")]
-Node = Annotated[str | None, typer.Option(help="Of this node.", autocompletion=nodes)]
-Cluster = Annotated[str | None, typer.Option(help="Of this cluster.", autocompletion=clusters)]
+Node = Annotated[str | None, typer.Option(help="Only GPUs of this node.", autocompletion=nodes)]
+Cluster = Annotated[str | None, typer.Option(help="Only those in this cluster.", autocompletion=clusters)]
 HOUR_S = 3600
 SPAN_MAX_S, DIGITS_MAX = 100 * 365 * 24 * HOUR_S, 12
 
@@ -39,8 +39,12 @@ def box_options(
     duration: Annotated[str | None, typer.Option("--duration", "-d", help="How long, as 1h30m, 2d or PT90M.")] = None,
     priority: Annotated[int | None, typer.Option(help="1 to 300; higher goes first. Default: 101.")] = None,
     cluster: Annotated[list[str] | None, typer.Option(help="Only in this cluster; may be repeated.", autocompletion=clusters)] = None,
-    after: Annotated[str | None, typer.Option(metavar="GPR", help="After this one; '' for none.", autocompletion=gprs)] = None,
-    after_condition: Annotated[str | None, typer.Option(help="How it has to end: `any`, or `success`, else cancel this one.")] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="GPR", help="Start after this GPR has ended; '' for none.", autocompletion=gprs)
+    ] = None,
+    after_condition: Annotated[
+        str | None, typer.Option(help="How that GPR has to end: `any`, or `success`; otherwise this one is canceled.")
+    ] = None,
     not_before: Annotated[datetime | None, typer.Option(help="Not before this time.")] = None,
     at: Annotated[datetime | None, typer.Option(help="Book exactly this start, or be refused.")] = None,
     node_type: Annotated[str | None, typer.Option(help="Only nodes of this type.")] = None,

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from django.urls import reverse
 
-from accounts.models import ApiToken, DeviceLogin, Identity, Login, Scope
+from accounts.devices.services import LIFE
+from accounts.models import ApiToken, DeviceLogin, DeviceLoginState, Identity, Login, Scope
 from accounts.oidc.providers import providers
 from accounts.sessions import live_logins
 from core.pages import words
@@ -17,6 +18,7 @@ from portal_shared.access import PageRequest, why_not_write
 from portal_shared.shell import Shell
 
 TOKENS_MAX = 100
+ANEW = "Start again in the terminal: egs login"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,22 @@ def asked_by(asked: DeviceLogin, request: PageRequest) -> tuple[str, ...]:
         f"It calls itself “{asked.name}” and asks {where}.",
         f"It asked {words.relative(asked.created_at, now=request.now)}, and would act as {request.user.name}.",
     )
+
+
+def became_of(asked: DeviceLogin, request: PageRequest) -> str:
+    """Says what became of a code and what to do now; "" while it waits for an answer. Nobody learns who else answered it."""
+    if asked.state == DeviceLoginState.PENDING:
+        again = f"Nobody answered within {words.duration_exact(int(LIFE.total_seconds()))}, so the code is over. {ANEW}"
+        return "" if asked.expires_at > request.now else again
+    if asked.user_id != request.user.pk:
+        return f"Somebody has answered it already. {ANEW}"
+    if asked.state == DeviceLoginState.REFUSED:
+        return f"You refused it, and {asked.name} got no token. {ANEW}"
+    if asked.state == DeviceLoginState.USED:
+        return f"You connected {asked.name}: go on there. Its token is listed on the page Account; revoke it there if that was not you."
+    if asked.expires_at <= request.now:
+        return f"You connected {asked.name}, but the terminal did not fetch its token in time. {ANEW}"
+    return f"You connected {asked.name}, which fetches its token within seconds. Go on there."
 
 
 def _browser(agent: str) -> str:

@@ -313,12 +313,13 @@ def _sentence(job: Job, state: JobState) -> str:
     return job.message
 
 
-def _pairs(job: Job) -> list[Pair]:
+def _pairs(job: Any) -> list[Pair]:
     gpr = job.gpr
+    not_yet = "" if job.state in OVER else "not started yet"
     return [
         Pair("Nodes", size_of(gpr)),
         Pair("Time", words.duration_exact(gpr.duration_s)),
-        Pair("Cluster", gpr.cluster.name if gpr.cluster else ""),
+        Pair("Cluster", gpr.cluster.name if gpr.cluster else not_yet),
         Pair("Namespace", job.namespace or "the first of the workspace"),
         Pair("Kind", job.kind),
         Pair("Image", job.image, is_code=True),
@@ -327,7 +328,7 @@ def _pairs(job: Job) -> list[Pair]:
         Pair("Volumes", ", ".join(f"{claim} at {path}" for claim, path in sorted(job.volumes.items()))),
         Pair("Retries", str(job.retries)),
         Pair("When finished", "gives its nodes back" if job.releases_box else "keeps its nodes until their end"),
-        Pair("Runs", str(gpr.run) if gpr.run else ""),
+        Pair("Runs", str(gpr.run) if gpr.run else not_yet),
         *(Pair(str(name), str(value)) for name, value in sorted(gpr.model.items())),
     ]
 

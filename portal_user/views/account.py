@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from accounts.devices.services import device_login_confirm, device_login_find, device_login_refuse
-from accounts.models import IMPLIED_BY, ApiToken, DeviceLogin, DeviceLoginState, Login, Scope
+from accounts.models import IMPLIED_BY, ApiToken, DeviceLogin, Login, Scope
 from accounts.people.services import identity_unlink
 from accounts.permissions import refuse_bound
 from accounts.policy import is_overseer
@@ -26,7 +26,7 @@ from portal_shared.forms.questions import UNPROCESSABLE, Question, QuestionLink,
 from portal_shared.shell import Shell
 from portal_shared.toasts import done
 from portal_user.forms import CodeForm, TokenForm
-from portal_user.pages.account import AccountPage, asked_by
+from portal_user.pages.account import AccountPage, asked_by, became_of
 
 TOPICS = ("account",)
 REFUSE, KEEP = "refuse", "Keep as it is"
@@ -82,8 +82,10 @@ def connect(request: PageRequest) -> HttpResponse:
 @needs_write
 def connect_answer(request: PageRequest, pk: UUID) -> HttpResponse:
     """Shows what asks, and from where, before anything is granted."""
-    waiting = DeviceLogin.objects.filter(state=DeviceLoginState.PENDING, expires_at__gt=request.now)
-    asked = one_by_id(waiting, pk, what="code")
+    asked = one_by_id(DeviceLogin.objects.all(), pk, what="code")
+    if told := became_of(asked, request):
+        over = _question(request, forms.Form(), "This code is answered or over", "", "", request.path, keep="", is_plain=True)
+        return ask(request, replace(over, closed=told))
     scopes = [scope for scope in _scopes(request) if IMPLIED_BY[scope] & set(asked.scopes)]
     form = TokenForm(sent(request), scopes=scopes, initial={"name": asked.name, "scope": scopes[-1]})
     question = _question(request, form, f"Connect {asked.name}?", CONFIRM, "Connect", request.path, keep="Not now", is_plain=True)

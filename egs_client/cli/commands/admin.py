@@ -59,7 +59,7 @@ class AdminGroup(LazyGroup):
 app = typer.Typer(
     add_completion=False,
     cls=AdminGroup,
-    help="Acts of administrators, each with a preview.",
+    help="Do what administrators may, each act with a preview.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from egs_client.models.observability import AlertRule
     from egs_client.sync.client import Client
 
-app = typer.Typer(add_completion=False, help="Rules that tell a workspace of its boxes.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    add_completion=False, help="Rules that watch the boxes of a workspace and fire alerts.", no_args_is_help=True, rich_markup_mode=None
+)
 apps = {"alert-rule": app}
 HINTS = get_type_hints(AlertRules.create)
 RULES_MOST = 500
@@ -33,22 +35,27 @@ def _choices(field: str) -> Choice[str]:
 
 Rule = Annotated[str, typer.Argument(help="Its name or id.", metavar="RULE")]
 Signal = Annotated[
-    str, typer.Option(help="What it watches, as temperature_c. A wrong one lists all.", click_type=_choices("signal"), show_choices=False)
+    str,
+    typer.Option(
+        help="The signal that it watches, as temperature_c. A wrong word lists all.", click_type=_choices("signal"), show_choices=False
+    ),
 ]
-Kind = Annotated[str | None, typer.Option(help="How it judges.", click_type=_choices("kind"))]
-Severity = Annotated[str | None, typer.Option(help="Of its alerts.", click_type=_choices("severity"))]
+Kind = Annotated[
+    str | None, typer.Option(help="How it judges the signal: threshold, rate, trend, forecast or absence.", click_type=_choices("kind"))
+]
+Severity = Annotated[str | None, typer.Option(help="The severity of its alerts.", click_type=_choices("severity"))]
 Direction = Annotated[
-    str | None, typer.Option(help="On which side of the level it is bad. Default: above.", click_type=_choices("direction"))
+    str | None, typer.Option(help="Fire when the signal is `above` or `below` the level. Default: above.", click_type=_choices("direction"))
 ]
-Level = Annotated[float | None, typer.Option(help="In the signal's unit; of an absence in seconds.")]
-ClearLevel = Annotated[float | None, typer.Option(help="Where it is over. Default: the level.")]
-SevereLevel = Annotated[float | None, typer.Option(help="From here on it is an error.")]
-Window = Annotated[str | None, typer.Option(help="Of rates, trends and forecasts, as 10m.")]
-Hold = Annotated[str | None, typer.Option(help="How long it must last before it fires, as 2m.")]
-Clear = Annotated[str | None, typer.Option(help="How long it must be over before it is resolved, as 5m.")]
+Level = Annotated[float | None, typer.Option(help="The level at which it fires, in the signal's unit; for an absence in seconds.")]
+ClearLevel = Annotated[float | None, typer.Option(help="The level at which an alert ends. Default: the level.")]
+SevereLevel = Annotated[float | None, typer.Option(help="From this level on its alerts are errors.")]
+Window = Annotated[str | None, typer.Option(help="The time over which it computes a rate, trend or forecast, as 10m.")]
+Hold = Annotated[str | None, typer.Option(help="How long the signal must be bad before it fires, as 2m.")]
+Clear = Annotated[str | None, typer.Option(help="How long the signal must be good before an alert ends, as 5m.")]
 OfCluster = Annotated[str | None, typer.Option(help="Only in this cluster.", autocompletion=names.clusters)]
 OfShape = Annotated[str | None, typer.Option(help="Only GPUs of this shape.", autocompletion=names.shapes)]
-Runbook = Annotated[str | None, typer.Option(help="What to do, for whoever is told.")]
+Runbook = Annotated[str | None, typer.Option(help="What whoever is told should do.")]
 
 COLUMNS: list[Column[AlertRule]] = [
     Column("NAME", lambda rule: rule.name),
@@ -85,9 +92,9 @@ def show(rule: Rule, output: Output = "table") -> None:
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Its name, as it is told.")],
+    name: Annotated[str, typer.Argument(help="The rule's name, which its alerts show.")],
     signal: Signal,
-    level: Annotated[float, typer.Option(help="In the signal's unit; of an absence in seconds.")],
+    level: Annotated[float, typer.Option(help="The level at which it fires, in the signal's unit; for an absence in seconds.")],
     workspace: options.Workspace = None,
     kind: Kind = "threshold",
     severity: Severity = "warning",
@@ -134,7 +141,7 @@ def edit(
     cluster: OfCluster = None,
     shape: OfShape = None,
     runbook: Runbook = None,
-    is_on: Annotated[bool | None, typer.Option("--on/--off", help="Whether it fires at all.")] = None,
+    is_on: Annotated[bool | None, typer.Option("--on/--off", help="Switch the rule on or off.")] = None,
     dry_run: options.DryRun = False,
 ) -> None:
     """Change a rule. Alerts that fire go on, and end by the new terms."""

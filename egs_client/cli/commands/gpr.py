@@ -55,8 +55,8 @@ def list_(
     cluster: options.Cluster = None,
     state: Annotated[str | None, typer.Option(help="Only of this state, as QUEUED.")] = None,
     mine: Annotated[bool, typer.Option("--mine", help="Only your own.")] = False,
-    is_all: Annotated[bool, typer.Option("--all", "-a", help="Those that have ended, too.")] = False,
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 100,
+    is_all: Annotated[bool, typer.Option("--all", "-a", help="List those that have ended, too.")] = False,
+    limit: Annotated[int, typer.Option(help="List at most so many.", min=1)] = 100,
 ) -> None:
     """List GPRs, the newest first."""
     filters = {"slice": workspace, "cluster": cluster, "state": state, "owner": "me" if mine else None}

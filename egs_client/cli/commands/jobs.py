@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 
-app = typer.Typer(add_completion=False, help="Jobs with their GPUs; `egs run` files one.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(add_completion=False, help="Jobs with their GPUs. `egs run` files one.", no_args_is_help=True, rich_markup_mode=None)
 run_app = typer.Typer(add_completion=False, rich_markup_mode=None)
 apps = {"job": app, "run": run_app}
 
@@ -54,13 +54,14 @@ COLUMNS: list[Column[Job]] = [
 @options.with_box_options
 def run(
     command: Annotated[list[str] | None, typer.Argument(help="After --: program and arguments. Default: those of the image.")] = None,
-    image: Annotated[str | None, typer.Option("--image", "-i", help="As registry.example/team/train:1.0.")] = None,
+    image: Annotated[str | None, typer.Option("--image", "-i", help="The image to run, as registry.example/team/train:1.0.")] = None,
     name: Annotated[str | None, typer.Option(help="Its name. Default: one of the time.")] = None,
     workspace: options.Workspace = None,
     namespace: Annotated[str | None, typer.Option(help="A namespace of the workspace. Default: its first one in the cluster.")] = None,
     template: Template = None,
     in_: Annotated[
-        str | None, typer.Option("--in", metavar="GPR", help="In the box of this request, instead of a new one.", autocompletion=names.gprs)
+        str | None,
+        typer.Option("--in", metavar="GPR", help="Run it in the box of this request, instead of a new one.", autocompletion=names.gprs),
     ] = None,
     kind: Annotated[str | None, typer.Option(help="Job, JobSet, PyTorchJob or MPIJob. Default: Job.")] = None,
     file: Annotated[str | None, typer.Option("--file", "-f", help="Objects of Kubernetes to make instead, as YAML.")] = None,
@@ -132,8 +133,8 @@ def list_(
     output: Output = "table",
     workspace: options.Workspace = None,
     state: Annotated[str | None, typer.Option(help="Only of this state, as RUNNING.")] = None,
-    is_all: Annotated[bool, typer.Option("--all", "-a", help="Those that are over, too.")] = False,
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 100,
+    is_all: Annotated[bool, typer.Option("--all", "-a", help="List those that are over, too.")] = False,
+    limit: Annotated[int, typer.Option(help="List at most so many.", min=1)] = 100,
 ) -> None:
     """List jobs, the newest first."""
     given: dict[str, Any] = {name: value for name, value in {"slice": workspace, "state": state}.items() if value is not None}

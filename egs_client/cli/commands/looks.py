@@ -89,7 +89,7 @@ EVENTS: list[Column[Event]] = [
 
 @queue_app.command()
 def queue(
-    output: Output = "table", watch: Watch = False, limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 100
+    output: Output = "table", watch: Watch = False, limit: Annotated[int, typer.Option(help="List at most so many.", min=1)] = 100
 ) -> None:
     """Show what waits, in the order of planned starts."""
 
@@ -107,10 +107,10 @@ def nodes(
     output: Output = "table",
     watch: Watch = False,
     cluster: options.Cluster = None,
-    shape: Annotated[str | None, typer.Option(help="Of this shape.", autocompletion=options.shapes)] = None,
+    shape: Annotated[str | None, typer.Option(help="Only nodes of this shape.", autocompletion=options.shapes)] = None,
     state: Annotated[str | None, typer.Option(help="Only nodes of this state, e.g. free or held.")] = None,
 ) -> None:
-    """Nodes, their GPUs and who holds them."""
+    """Show nodes, their GPUs and who holds them."""
     given: dict[str, Any] = {name: value for name, value in (("cluster", cluster), ("shape", shape), ("state", state)) if value}
     with client() as egs:
         if watch:
@@ -130,9 +130,9 @@ def top(
     watch: Watch = False,
     cluster: options.Cluster = None,
     node: options.Node = None,
-    shape: Annotated[str | None, typer.Option(help="Of this shape.", autocompletion=options.shapes)] = None,
+    shape: Annotated[str | None, typer.Option(help="Only nodes of this shape.", autocompletion=options.shapes)] = None,
     view: Annotated[str | None, typer.Option(help="Only those that are hot, idle, faulty or stale.")] = None,
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 40,
+    limit: Annotated[int, typer.Option(help="List at most so many.", min=1)] = 40,
 ) -> None:
     """Show what GPUs do now, the hottest first: those of your boxes; all for administrators."""
     filters = {"cluster": cluster, "node": node, "shape": shape, "view": view}
@@ -159,8 +159,8 @@ def alerts(
     watch: Watch = False,
     workspace: options.Workspace = None,
     cluster: options.Cluster = None,
-    over: Annotated[bool, typer.Option("--over", help="Also those that are resolved.")] = False,
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 50,
+    over: Annotated[bool, typer.Option("--over", help="List also those that are resolved.")] = False,
+    limit: Annotated[int, typer.Option(help="List at most so many.", min=1)] = 50,
 ) -> None:
     """Show alerts, the newest first. Members see those of their boxes, administrators see all."""
     given: dict[str, Any] = {name: value for name, value in (("slice", workspace), ("cluster", cluster)) if value}
@@ -184,7 +184,7 @@ def measured(gpu: Hotspot, metric: str, unit: str = "", divisor: int = 1) -> str
 
 @schedule_app.command()
 def schedule(
-    hours: Annotated[float, typer.Option("--hours", "-H", help="How far to look.", min=0.1, max=24 * 31)] = 12,
+    hours: Annotated[float, typer.Option("--hours", "-H", help="How many hours to draw.", min=0.1, max=24 * 31)] = 12,
     cluster: options.Cluster = None,
     node: options.Node = None,
     workspace: options.Workspace = None,
@@ -209,13 +209,13 @@ def schedule(
 
 @events_app.command()
 def events(
-    gpr: Annotated[str | None, typer.Option(help="Of this GPR.", autocompletion=options.gprs)] = None,
+    gpr: Annotated[str | None, typer.Option(help="Only events of this GPR.", autocompletion=options.gprs)] = None,
     workspace: options.Workspace = None,
     node: options.Node = None,
     cluster: options.Cluster = None,
     kind: Annotated[str | None, typer.Option(help="Only events of this kind, e.g. gpr.transition.")] = None,
     since: Annotated[str | None, typer.Option(help="Only events of the last 30m, 2h or 1d.")] = None,
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 50,
+    limit: Annotated[int, typer.Option(help="List at most so many.", min=1)] = 50,
     output: Output = "table",
     watch: Watch = False,
 ) -> None:

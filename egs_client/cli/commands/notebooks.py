@@ -38,7 +38,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 apps = {"notebook": app}
 
 Name = Annotated[str, typer.Argument(help="Its name or id.", metavar="NOTEBOOK", autocompletion=names.notebooks)]
-Port = Annotated[int, typer.Option(help="Of this machine, where it appears. Default: a free one.", min=0, max=65535)]
+Port = Annotated[int, typer.Option(help="The port of this machine where it appears. Default: a free one.", min=0, max=65535)]
 InBrowser = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
 COLUMNS: list[Column[Job]] = [
     Column("NAME", lambda job: job.name),
@@ -56,9 +56,11 @@ COLUMNS: list[Column[Job]] = [
 def notebook(
     ctx: typer.Context,
     name: Annotated[str | None, typer.Option(help="Its name. Default: one of the time.")] = None,
-    image: Annotated[str | None, typer.Option("--image", "-i", help="One with JupyterLab. Default: that of template `notebook`.")] = None,
+    image: Annotated[
+        str | None, typer.Option("--image", "-i", help="An image with JupyterLab. Default: that of template `notebook`.")
+    ] = None,
     workspace: options.Workspace = None,
-    namespace: Annotated[str | None, typer.Option(help="Of the workspace. Default: its first one in the cluster.")] = None,
+    namespace: Annotated[str | None, typer.Option(help="A namespace of the workspace. Default: its first one in the cluster.")] = None,
     template: Template = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="A variable, as NAME=VALUE; may be repeated.")] = None,
     secret: Annotated[list[str] | None, typer.Option(help="A Secret whose values it gets as variables; may be repeated.")] = None,
@@ -71,7 +73,7 @@ def notebook(
     *,
     box: dict[str, Any],
 ) -> None:
-    """Get GPUs and JupyterLab on them: wait, and reach it on this machine. Or list, open and stop those that there are."""
+    """Get GPUs with JupyterLab: wait, and reach it on this machine. Subcommands list, open and stop notebooks."""
     if ctx.invoked_subcommand is not None:
         return
     if not box and not image and not template:
@@ -107,8 +109,8 @@ def notebook(
 def list_(
     output: Output = "table",
     workspace: options.Workspace = None,
-    is_all: Annotated[bool, typer.Option("--all", "-a", help="Those that are over, too.")] = False,
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 100,
+    is_all: Annotated[bool, typer.Option("--all", "-a", help="List those that are over, too.")] = False,
+    limit: Annotated[int, typer.Option(help="List at most so many.", min=1)] = 100,
 ) -> None:
     """List notebooks, the newest first."""
     given: dict[str, Any] = {} if workspace is None else {"slice": workspace}

@@ -44,19 +44,19 @@ LEAGUE: list[Column[Standing]] = [
 
 @usage_app.command()
 def usage(
-    by: Annotated[str, typer.Option(help="By project, slice, person, gpr, shape or cluster.")] = "slice",
-    step: Annotated[str, typer.Option(help="A row for each day or month, or in total.")] = "total",
-    month: Annotated[str | None, typer.Option(help="A month, e.g. 2027-01. Default: the current one.", metavar="YYYY-MM")] = None,
+    by: Annotated[str, typer.Option(help="Sum by project, slice, person, gpr, shape or cluster.")] = "slice",
+    step: Annotated[str, typer.Option(help="Sum for each day or month, or in total.")] = "total",
+    month: Annotated[str | None, typer.Option(help="The month, e.g. 2027-01. Default: the current one.", metavar="YYYY-MM")] = None,
     workspace: options.Workspace = None,
-    project: Annotated[str | None, typer.Option(help="Of this project.")] = None,
+    project: Annotated[str | None, typer.Option(help="Only requests of this project.")] = None,
     owner: Annotated[str | None, typer.Option(help="Only requests of this person; me: your own.")] = None,
-    shape: Annotated[str | None, typer.Option(help="Of this shape.", autocompletion=options.shapes)] = None,
+    shape: Annotated[str | None, typer.Option(help="Only nodes of this shape.", autocompletion=options.shapes)] = None,
     cluster: options.Cluster = None,
     league: Annotated[bool, typer.Option("--league", help="Compare workspaces by how much of their GPU time they use.")] = False,
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1)] = 100,
+    limit: Annotated[int, typer.Option(help="List at most so many.", min=1)] = 100,
     output: Output = "table",
 ) -> None:
-    """Show GPU-hours held, used and wasted in a month, and their cost, those with most first."""
+    """Show GPU-hours held, used and wasted in a month, and their cost, the largest first."""
     since, until = span(month)
     filters = {"slice": workspace, "project": project, "owner": owner, "shape": shape, "cluster": cluster}
     given: dict[str, Any] = {name: value for name, value in filters.items() if value}

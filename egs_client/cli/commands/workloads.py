@@ -51,10 +51,14 @@ PODS: list[Column[Pod]] = [
     Column("IMAGE", lambda pod: pod.image, is_wide=True),
     Column("ID", lambda pod: pod.id, is_wide=True),
 ]
-Search = Annotated[str | None, typer.Option("--search", help="A part of its name, or of the name of its owner or request.")]
-Limit = Annotated[int, typer.Option(help="At most so many.", min=1)]
-InWorkspace = Annotated[str | None, typer.Option("--workspace", "-n", help="Of this workspace.", autocompletion=options.workspaces)]
-OfGpr = Annotated[str | None, typer.Option("--gpr", help="In the box of this GPR.", autocompletion=options.gprs)]
+Search = Annotated[
+    str | None, typer.Option("--search", help="Only those with this text in their name, or in that of their owner or request.")
+]
+Limit = Annotated[int, typer.Option(help="List at most so many.", min=1)]
+InWorkspace = Annotated[
+    str | None, typer.Option("--workspace", "-n", help="Only those of this workspace.", autocompletion=options.workspaces)
+]
+OfGpr = Annotated[str | None, typer.Option("--gpr", help="Only those in the box of this GPR.", autocompletion=options.gprs)]
 
 
 @workloads_app.command()
@@ -65,12 +69,12 @@ def workloads(
     workspace: InWorkspace = None,
     cluster: options.Cluster = None,
     gpr: OfGpr = None,
-    kind: Annotated[str | None, typer.Option(help="E.g. Job, JobSet or Deployment.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only workloads of this kind, e.g. Job, JobSet or Deployment.")] = None,
     view: Annotated[str | None, typer.Option(help="Only those that are running, waiting, idle, straggling or ended.")] = None,
     search: Search = None,
     limit: Limit = 100,
 ) -> None:
-    """Show what your pods belong to, with its GPUs and what these do."""
+    """Show the workloads of your pods, their GPUs, and what these do."""
     filters = {"slice": workspace, "cluster": cluster, "gpr": gpr, "kind": kind, "view": view, "q": search}
     given: dict[str, Any] = {key: value for key, value in filters.items() if value}
 

@@ -126,8 +126,10 @@ def request(
 @kubeconfig_app.command()
 def kubeconfig(
     workspace: options.Workspace = None,
-    cluster: Annotated[str | None, typer.Option(help="For this cluster. Default: the only one.", autocompletion=options.clusters)] = None,
-    hours: Annotated[float | None, typer.Option("--hours", "-H", help="How long it is good for.", min=0.2)] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="The cluster that it is for. Default: the only one.", autocompletion=options.clusters)
+    ] = None,
+    hours: Annotated[float | None, typer.Option("--hours", "-H", help="After how many hours it ends.", min=0.2)] = None,
     out: Annotated[Path | None, typer.Option("--out", "-f", help="Write it here, for you alone, instead of printing it.")] = None,
 ) -> None:
     """Get a kubeconfig for a workspace. It is shown once, and ends by itself."""

@@ -99,7 +99,7 @@ class CreatePage:
         else:
             panel = OffersPanel(url, request.now, "", is_asked=False)
         return cls(
-            shell=Shell.user(request, page="requests" if request_forms.edited else "create", slice_=slice_),
+            shell=Shell.user(request, page="requests" if request_forms.edited else form.NAV, slice_=slice_),
             mark=WorkspaceMark.of(slice_),
             form=form,
             choices=tuple(_choices(form, request_forms.shapes)),

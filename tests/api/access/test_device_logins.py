@@ -79,6 +79,28 @@ def test_a_code_is_taken_in_any_writing_and_by_the_link(world: World, asked: dic
     assert Client().get("/connect/?code=BCDF-GHJK").headers["Location"] == "/login/?next=%2Fconnect%2F%3Fcode%3DBCDF-GHJK"
 
 
+def test_a_code_that_was_answered_or_is_over_is_told_with_what_to_do_and_nobody_learns_who_else_answered(
+    world: World, asked: dict[str, Any], clock: time_machine.Traveller
+) -> None:
+    browser, other = client_of(world.people.owner), client_of(world.people.outsider)
+    page = typed(browser, asked["user_code"])
+    confirm(browser, asked)
+    assert "which fetches its token within seconds" in text(browser.get(page), 409)
+    take(asked)
+    assert "Its token is listed on the page Account" in text(browser.get(page), 409)
+    assert "You connected" in text(browser.post(page, GRANTED), 409)
+    foreign = text(other.get(page), 409)
+    assert "Somebody has answered it already. Start again in the terminal: egs login" in foreign
+    assert "laptop" not in foreign
+
+    refused, late = (Caller().post("device-logins/", {"name": "egs on laptop"}).json() for _ in range(2))
+    page, late_page = typed(browser, refused["user_code"]), typed(browser, late["user_code"])
+    browser.post(page, {"act": "refuse"})
+    assert "You refused it" in text(browser.get(page), 409)
+    clock.shift(601)
+    assert "Nobody answered within 10 min" in text(browser.get(late_page), 409)
+
+
 def test_the_page_shows_what_asks_and_from_where_before_anything_is_granted(world: World) -> None:
     there = Caller()
     there.client.defaults["REMOTE_ADDR"] = "198.51.100.7"
@@ -132,7 +154,7 @@ def test_a_code_is_over_after_ten_minutes_confirmed_or_not(world: World, asked: 
     for each in (asked, late):
         assert_problem(take(each), 400, "expired_token")
         assert typed(browser, each["user_code"]) == ""
-    assert browser.post(page, GRANTED).status_code == 404
+    assert browser.post(page, GRANTED).status_code == 409
     clock.shift(timedelta(days=2))
     Caller().post("device-logins/", {"name": "new"})
     assert DeviceLogin.objects.count() == 1
@@ -145,7 +167,7 @@ def test_a_refused_terminal_gets_nothing(world: World, asked: dict[str, Any]) ->
     assert browser.post(page, {"act": "refuse"}).status_code == 302
 
     assert_problem(take(asked), 403, "access_denied")
-    assert browser.post(page, GRANTED).status_code == 404
+    assert browser.post(page, GRANTED).status_code == 409
     assert Event.objects.filter(kind="device.refused", actor=world.people.owner).exists()
 
 
@@ -165,7 +187,7 @@ def test_a_code_that_another_person_answered_is_nobody_else_s(world: World, aske
     confirm(first, asked)
 
     assert typed(other, asked["user_code"]) == ""
-    assert (other.get(page).status_code, other.post(page, GRANTED).status_code) == (404, 404)
+    assert (other.get(page).status_code, other.post(page, GRANTED).status_code) == (409, 409)
     assert Caller(take(asked).json()["token"]).get("me/").json()["name"] == "owner"
     token = ApiToken.objects.get(name="laptop")
     assert_problem(Caller(factories.token(world.people.outsider)).get(f"tokens/{token.pk}/"), 404, "not_found")

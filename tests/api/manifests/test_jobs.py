@@ -9,6 +9,7 @@ import yaml
 
 from core.clock import db_now
 from gpr.models import Gpr, GprState, Job
+from manifests.models import ManifestObject
 from tests.api.conftest import Answer, Caller, World, assert_problem
 from tests.api.manifests.setups import acts, apply, document
 from tests.builders import SHAPE
@@ -54,6 +55,24 @@ def test_a_job_is_filed_once_and_its_export_gives_the_same(owner: Caller) -> Non
     spec = yaml.safe_load(exported)["spec"]
     assert (spec["image"], spec["command"], spec["duration"], spec["workspace"]) == ("a/b:1", ["torchrun", "train.py"], "2h", "vision")
     assert acts(apply(owner, exported)) == ["unchanged"]
+
+
+def test_a_waiting_job_is_exported_once_and_an_empty_egs_gets_it_back_byte_for_byte(owner: Caller) -> None:
+    apply(owner, TRAIN + "---\n" + document("GPUProvisioningRequest", "alone", BOX))
+    path = "manifests/export/?kind=GPUJob,GPUProvisioningRequest&workspace=vision"
+
+    exported = str(owner.get(path).json()["text"])
+    assert [(each["kind"], each["metadata"]["name"]) for each in yaml.safe_load_all(exported)] == [
+        ("GPUProvisioningRequest", "alone"),
+        ("GPUJob", "train"),
+    ]
+    Job.objects.all().delete()
+    Gpr.objects.all().delete()
+    ManifestObject.objects.all().delete()
+    assert acts(apply(owner, exported)) == ["created", "created"]
+
+    assert owner.get(path).json()["text"] == exported
+    assert (Gpr.objects.count(), Job.objects.count()) == (2, 1)
 
 
 def test_what_runs_cannot_be_changed_and_mistakes_are_told_by_line(owner: Caller) -> None:
