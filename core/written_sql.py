@@ -2,7 +2,7 @@
 
 Django takes several times as long to write the SQL of a queryset as PostgreSQL takes to run it, and a submit runs some twenty. So a
 `WrittenQuery` has the SQL written at its first call. The SQL must be the same for all calls: a queryset's own values stay those of the
-first call; only ids and values of type `Moment`, `Text` and `Id` change.
+first call; only ids and values of type `Moment`, `Number`, `Text` and `Id` change.
 
 It leans on parts of Django that no document promises: a compiler's `as_sql`, `execute_sql` and `results_iter`, a queryset's
 `_iterable_class`, a field's `pre_save` and `get_db_prep_save`. tests/promises/database/test_written_sql.py compares all of it with what
@@ -19,12 +19,13 @@ from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from django.db import DEFAULT_DB_ALIAS, connections
-from django.db.models import AutoField, DateTimeField, Expression, Field, Model, QuerySet, TextField, UUIDField
+from django.db.models import AutoField, BigIntegerField, DateTimeField, Expression, Field, Model, QuerySet, TextField, UUIDField
 
 Row = TypeVar("Row")
-Value = datetime | str | UUID
+Value = datetime | str | UUID | int
 ID: Final[UUIDField[Any, Any]] = UUIDField()
 TIME: Final[DateTimeField[Any, Any]] = DateTimeField()
+NUMBER: Final[BigIntegerField[Any, Any]] = BigIntegerField()
 TEXT: Final[TextField[Any, Any]] = TextField()
 # A connection that has run a statement so often keeps its plan. PostgreSQL takes so many values beside one.
 PLANNED_AFTER: Final = 2
@@ -112,6 +113,13 @@ class Id(_Given):
 
     def __init__(self, name: str) -> None:
         super().__init__(name, ID)
+
+
+class Number(_Given):
+    """Stands in a queryset for the whole number that a call gives by this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, NUMBER)
 
 
 class _Written:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -10,7 +11,7 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q
 
 from core.written_sql import WrittenQuery
-from inventory.models import Cluster, Gpu, Node
+from inventory.models import Cluster, Gpu, Node, ReservedGpu
 from inventory.selectors import maintenance_ahead
 
 # Only the columns that decide whether anything may start there.
@@ -47,6 +48,17 @@ class WindowRow(NamedTuple):
     node_id: UUID | None
     starts_at: datetime
     ends_at: datetime
+
+
+_GPUS_OF: Final = WrittenQuery(ReservedGpu.objects.order_by().values_list("reservation", "gpu__uuid"), key="reservation__id")
+
+
+def gpus_by_reservation(ids: Collection[UUID]) -> Mapping[UUID, Sequence[str]]:
+    """Returns the UUIDs of their GPUs, in order."""
+    found: dict[UUID, list[str]] = defaultdict(list)
+    for reservation_id, uuid in sorted(_GPUS_OF(ids)):
+        found[reservation_id].append(uuid)
+    return found
 
 
 def windows_since(moment: datetime) -> list[WindowRow]:

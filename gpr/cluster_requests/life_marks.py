@@ -13,6 +13,7 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
 
+from core.written_sql import Id, Moment, Number, WrittenQuery
 from gpr.models import PROVISIONED, Gpr, GprState
 from inventory.models import Reservation
 from journal.models import Event
@@ -41,6 +42,17 @@ class _EventRow(NamedTuple):
     @property
     def has_nodes(self) -> bool:
         return self.kind in {"gpr.mark", IDLE} or self.new in PROVISIONED or self.old == GprState.EXITING
+
+
+_NEWEST: Final = WrittenQuery(Event.objects.order_by("-pk").values_list("pk", flat=True)[:1])
+_CONCERN: Final = Event.objects.filter(
+    Q(cluster_id=Id("cluster")) | Q(cluster_id=None),
+    pk__gt=Number("after"),
+    kind__in=KINDS,
+    at__gt=Moment("since"),
+    slice_id__in=Slice.objects.filter(clusters=Id("cluster")).values("pk"),
+)
+_LATEST: Final = WrittenQuery(_CONCERN.order_by("-pk").values_list(*_EventRow._fields)[:LIFE_MARKS_MAX])
 
 
 class _ReservationRow(NamedTuple):
@@ -76,17 +88,10 @@ def life_marks_of(cluster_id: UUID, *, now: datetime) -> tuple[LifeMark, ...]:
 
 
 def _events(cluster_id: UUID, now: datetime) -> list[_EventRow]:
-    newest = Event.objects.order_by("-pk").values_list("pk", flat=True).first()
-    if newest is None:
+    newest = _NEWEST()
+    if not newest:
         return []
-    rows = Event.objects.filter(
-        Q(cluster_id=cluster_id) | Q(cluster_id=None),
-        pk__gt=newest - EVENTS_READ,
-        kind__in=KINDS,
-        at__gt=now - timedelta(seconds=LIFE_TOLD_S),
-        slice_id__in=Slice.objects.filter(clusters=cluster_id).values("pk"),
-    )
-    latest = rows.order_by("-pk").values_list(*_EventRow._fields)[:LIFE_MARKS_MAX]
+    latest = _LATEST(cluster=cluster_id, after=newest[0] - EVENTS_READ, since=now - timedelta(seconds=LIFE_TOLD_S))
     return [_EventRow(*row) for row in latest][::-1]
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.db.models import F
 
 from accounts.models import User
 from accounts.policy import Verb, may
+from core.written_sql import Id, WrittenQuery
 from gpr.models import Gpr, GprState, IdleBox
 from protocol.agents.sync import IdleRelease
 
 SHORTLY: Final = timedelta(minutes=10)  # before the end; at most a quarter of the time-out
+_IDLE: Final = Gpr.objects.filter(state=GprState.ACTIVE, idle_box__run=F("run")).select_related("slice", "idle_box").order_by("pk")
+_WARNED: Final = WrittenQuery(_IDLE.filter(cluster=Id("cluster"), idle_box__warned_count__gt=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +50,21 @@ def idleness_of(gpr: Gpr) -> Idleness | None:
     return Idleness(max(box.idle_since_at, box.kept_at or box.idle_since_at), timeout_s, box.warned_count)
 
 
-def idle_gprs(**where: Any) -> Iterator[tuple[Gpr, Idleness]]:
+def idle_gprs() -> Iterator[tuple[Gpr, Idleness]]:
     """Active boxes that are idle, whatever their time-out. Runs one query."""
-    rows = Gpr.objects.filter(state=GprState.ACTIVE, idle_box__run=F("run"), **where)
-    for gpr in rows.select_related("slice", "idle_box").order_by("pk"):
-        if (idleness := idleness_of(gpr)) is not None:
-            yield gpr, idleness
+    return _with_idleness(_IDLE.all())
 
 
 def idle_releases_of(cluster_id: UUID) -> tuple[IdleRelease, ...]:
     """Boxes of which people were warned. Runs one query."""
     return tuple(
         IdleRelease(gpr_id=str(gpr.pk), run=gpr.run, at_s=idleness.ends_at.timestamp())
-        for gpr, idleness in idle_gprs(cluster=cluster_id, idle_box__warned_count__gt=0)
+        for gpr, idleness in _with_idleness(_WARNED(cluster=cluster_id))
     )
+
+
+def _with_idleness(rows: Iterable[Gpr]) -> Iterator[tuple[Gpr, Idleness]]:
+    return ((gpr, idleness) for gpr in rows if (idleness := idleness_of(gpr)) is not None)
 
 
 def may_keep(actor: User, gpr: Gpr) -> bool:

@@ -14,6 +14,7 @@ from accounts.policy import Verb, may, visible_rows
 from core.errors import NotAllowed
 from core.rest.references import one_by_reference
 from core.vault import SecretLost, decrypt
+from core.written_sql import Id, Moment, WrittenQuery
 from gpr.models import ENDED, GprState, Job, JobLog, JobState
 from protocol.cluster_names import object_name
 from protocol.tenancy.workloads import NAME_MAX_CHARS, LogAsk, Workload, WorkloadKind, WorkloadPhase
@@ -32,6 +33,11 @@ STATE: Final = Case(
     default=Value(JobState.WAITING),
     output_field=CharField(),
 )
+
+_READ_NOW: Final = JobLog.objects.filter(
+    wanted_until_at__gt=Moment("now"), job__gpr__cluster=Id("cluster"), job__gpr__state=GprState.ACTIVE
+)
+_ASKED: Final = WrittenQuery(_READ_NOW.order_by("pk").values_list("job", "job__gpr__run", "rank"))
 
 
 def jobs_visible_to(actor: User) -> QuerySet[Job]:
@@ -111,9 +117,7 @@ def objects_name(name: str, job_id: UUID, run: int) -> str:
 
 def log_asks_of(cluster_id: UUID, now: datetime) -> tuple[LogAsk, ...]:
     """Runs one query."""
-    rows = JobLog.objects.filter(wanted_until_at__gt=now, job__gpr__cluster=cluster_id, job__gpr__state=GprState.ACTIVE)
-    asked = rows.order_by("pk").values_list("job", "job__gpr__run", "rank")
-    return tuple(LogAsk(id=str(job_id), run=run, rank=rank) for job_id, run, rank in asked)
+    return tuple(LogAsk(id=str(job_id), run=run, rank=rank) for job_id, run, rank in _ASKED(cluster=cluster_id, now=now))
 
 
 def kinds_for(namespaces: Iterable[Namespace]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -12,6 +12,7 @@ from django.db.models import Max
 
 from accounts.tokens.minting import TokenKind, token_matches, token_mint, token_parse
 from core.errors import EgsError
+from core.written_sql import Text, WrittenQuery
 from inventory.models import AgentCredential, AgentSession, Cluster, JoinToken
 from inventory.services.clusters import agent_credentials_revoke, join_tokens_end
 from journal.models import Severity
@@ -21,6 +22,7 @@ from protocol.agents.transport import Code
 
 # Within this time a replaced credential is no sign of a clone: the request may have been under way.
 RENEWAL_GRACE = timedelta(seconds=60)
+_CREDENTIAL: Final = WrittenQuery(AgentCredential.objects.select_related("cluster__agent").filter(key_id=Text("key_id")))
 
 
 class BadAgentToken(EgsError):
@@ -101,7 +103,7 @@ def agent_authenticate(*, bearer: str, now: datetime) -> AgentIdentity:
     parsed = token_parse(bearer)
     row = None
     if parsed is not None and parsed.kind == TokenKind.AGENT:
-        row = AgentCredential.objects.select_related("cluster__agent").filter(key_id=parsed.key_id).first()
+        row = next(iter(_CREDENTIAL(key_id=parsed.key_id)), None)
     if parsed is None or row is None or not token_matches(parsed.secret, digest=row.digest, pepper_id=row.pepper_id):
         raise BadAgentToken("This credential is not known. Join again with a new join token.")
     if row.superseded_at is not None and row.revoked_at is None and now - row.superseded_at > RENEWAL_GRACE:

@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 
 from accounts.models import User
 from core.errors import Conflict, InvalidInput, NotFound
+from core.written_sql import Id, WrittenQuery
 from inventory.models import CheckPolicy, Node
 from inventory.services.clusters import desired_set_changed
 from journal.services import event_record
@@ -22,6 +23,7 @@ from protocol.nodes.steps import OPTIONAL
 from protocol.references import is_image, is_object_name
 
 OBJECTS: Final = {"storage_class": "storage class", "runtime_class": "runtime class", "pull_secret": "Secret in egs-system"}
+_POLICIES: Final = WrittenQuery(CheckPolicy.objects.filter(cluster=Id("cluster")).order_by("shape"))
 SUBNET: Final = re.compile(r"([0-9a-f]{4}:){3}[0-9a-f]{4}", re.ASCII)
 
 
@@ -87,7 +89,7 @@ def terms(policy: CheckPolicy) -> str:
 
 def policies_by_shape(*, cluster_id: UUID) -> Callable[[str], checks.CheckPolicy]:
     """Maps a shape to its policy. Runs one query."""
-    rows = list(CheckPolicy.objects.filter(cluster=cluster_id).order_by("shape"))
+    rows = _POLICIES(cluster=cluster_id)
     return lambda shape: _merged([row for row in rows if row.shape in ("", shape)])
 
 

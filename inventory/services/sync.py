@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Prefetch
+from django.db.models import F
 
 from core.words import plural
+from core.written_sql import Id, WrittenQuery, rows_update
 from inventory import cluster_requests, tenancy
-from inventory.models import AgentSession, Cluster, Gpu, Hub, Node, Repair, Reservation, ReservedGpu, SupplyOrder, SupplyOrderState
+from inventory.models import AgentSession, Cluster, Gpu, Hub, Node, Repair, Reservation, SupplyOrder, SupplyOrderState
+from inventory.rows import gpus_by_reservation
 from inventory.services import repairs
 from inventory.services.agents import AgentIdentity, AgentSuperseded, session_check
 from inventory.services.checks import policies_by_shape
@@ -34,10 +37,56 @@ DRIFT, STEPS_LOST = "cluster.drift", "cluster.steps_lost"
 AGAIN = timedelta(seconds=DRIFT_AGAIN_S / 2)
 
 
+class _Box(NamedTuple):
+    """Selects fields of Reservation: what the agent is told of it."""
+
+    pk: UUID
+    gpr_id: UUID
+    gpr__name: str
+    slice_id: UUID
+    slice__name: str
+    cluster_id: UUID
+    cluster__drain_grace_s: int
+    cluster__drain_force_after_s: int
+    node_id: UUID
+    node__name: str
+    node__uid: str
+    node__shape: str
+    epoch: int
+    desired: str
+    run: int
+    gang_count: int
+    namespaces: list[str]
+    starts_at: datetime
+    enter_by_at: datetime
+    duration_s: int
+    not_after_at: datetime | None
+    entry_steps: list[str]
+    exit_steps: list[str]
+    replaces_id: UUID | None
+
+
+# Agents sync every few seconds.
+_TOLD_OF_SESSION: Final = (
+    *("session_epoch", "boot_id", "stored_seq", "last_sync_at"),
+    *("known_generation", "clock_offset_s", "agent_version", "workload_kinds"),
+)
+_SESSION: Final = WrittenQuery(AgentSession.objects.select_for_update(), key="cluster__id")
+_CLUSTER: Final = WrittenQuery(Cluster.objects.order_by().values_list("generation", "repairs_drift"))
+_HUB: Final = WrittenQuery(Hub.objects.values_list("pk", flat=True))
+_OF_AGENT: Final = reservations_of_agent(Id("cluster")).order_by("pk")
+_TOLD: Final = WrittenQuery(_OF_AGENT)
+_BOXES: Final = WrittenQuery(_OF_AGENT.values_list(*_Box._fields))
+_REPAIRS: Final = WrittenQuery(Repair.objects.filter(node__cluster=Id("cluster"), released_at=None).select_related("node__cluster"))
+_GPUS_THERE: Final = WrittenQuery(Gpu.objects.filter(gone_at=None).order_by().values_list("node", "uuid"), key="node__id")
+_ORDERED: Final = SupplyOrder.objects.filter(supply__cluster=Id("cluster"), state=SupplyOrderState.ORDERED)
+_ORDERS: Final = WrittenQuery(_ORDERED.select_related("supply").order_by("expected_at", "pk"))
+
+
 @transaction.atomic
 def sync_receive(*, agent: AgentIdentity, message: SyncRequest, now: datetime) -> int:
     """Returns the session's epoch. Raises AgentSuperseded."""
-    session = AgentSession.objects.select_for_update().get(pk=agent.cluster.pk)
+    (session,) = _SESSION([agent.cluster.pk])
     if message.session_epoch == 0:
         _begin_session(session, message)
     session_check(session, message.session_epoch or session.session_epoch)
@@ -49,7 +98,7 @@ def sync_receive(*, agent: AgentIdentity, message: SyncRequest, now: datetime) -
     session.agent_version = message.agent_version[:63]
     if message.workload_kinds is not None:
         session.workload_kinds = sorted(message.workload_kinds)
-    session.save()
+    rows_update([session], _TOLD_OF_SESSION)
     observations_store(cluster_id=agent.cluster.pk, observed=message.observed, now=now)
     _record_drifts(agent.cluster, message.drifts, now)
     _record_lost_steps(agent.cluster, message.steps_lost, now)
@@ -60,7 +109,7 @@ def sync_receive(*, agent: AgentIdentity, message: SyncRequest, now: datetime) -
 def sync_reply(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int, received_at: datetime, now: datetime) -> SyncReply:
     """The reply, without lists that the agent has already."""
     # The generation is read first: after a change in between the set is newer than its number, and is sent again.
-    generation, repairs_drift = Cluster.objects.values_list("generation", "repairs_drift").get(pk=agent.cluster.pk)
+    ((generation, repairs_drift),) = _CLUSTER([agent.cluster.pk])
     cluster_id = agent.cluster.pk
     assignments = desired_set(cluster_id=cluster_id, now=now)
     lists = {
@@ -90,7 +139,8 @@ def sync_reply(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int
 
 
 def generation_now(*, cluster_id: UUID) -> int:
-    return Cluster.objects.values_list("generation", flat=True).get(pk=cluster_id)
+    ((generation, _),) = _CLUSTER([cluster_id])
+    return generation
 
 
 def desired_set(*, cluster_id: UUID, now: datetime) -> tuple[Assignment, ...]:
@@ -99,28 +149,22 @@ def desired_set(*, cluster_id: UUID, now: datetime) -> tuple[Assignment, ...]:
     A reservation that causes an error is left out: the agent keeps what it knows of it.
     """
     policy_of_shape = policies_by_shape(cluster_id=cluster_id)
-    gpus = Prefetch("gpus", queryset=ReservedGpu.objects.select_related("gpu"))
-    rows = (
-        reservations_of_agent(cluster_id)
-        .annotate(gpr_name=F("gpr__name"))
-        .select_related("slice", "node", "cluster")
-        .prefetch_related(gpus)
-    )
+    boxes = [_Box._make(row) for row in _BOXES(cluster=cluster_id)]
+    gpus = gpus_by_reservation([box.pk for box in boxes])
     found = []
-    for row in rows.order_by("pk"):
-        with set_aside_on_error("assignment_tell", "The agent could not be told of a box on this node", now=now, **_subject(row)):
-            found.append(_assignment(row, policy_of_shape(row.node.shape)))
-    there = Prefetch("node__gpus", queryset=Gpu.objects.filter(gone_at=None), to_attr="present_gpus")
-    of_repairs = (
-        Repair.objects.filter(node__cluster_id=cluster_id, released_at=None).select_related("node__cluster").prefetch_related(there)
-    )
-    found += [_repair_assignment(repair, policy_of_shape(repair.node.shape)) for repair in of_repairs]
+    for box in boxes:
+        with set_aside_on_error("assignment_tell", "The agent could not be told of a box on this node", now=now, **_subject(box)):
+            found.append(_assignment(box, gpus[box.pk], policy_of_shape(box.node__shape)))
+    under_repair = _REPAIRS(cluster=cluster_id)
+    there: dict[UUID, list[str]] = defaultdict(list)
+    for node_id, uuid in sorted(_GPUS_THERE([repair.node_id for repair in under_repair])):
+        there[node_id].append(uuid)
+    found += [_repair_assignment(repair, there[repair.node_id], policy_of_shape(repair.node.shape)) for repair in under_repair]
     return tuple(sorted(found, key=lambda assignment: UUID(assignment.id)))
 
 
 def node_orders(*, cluster_id: UUID) -> tuple[NodeOrder, ...]:
-    rows = SupplyOrder.objects.filter(supply__cluster=cluster_id, state=SupplyOrderState.ORDERED).select_related("supply")
-    return tuple(node_order(row) for row in rows.order_by("expected_at", "pk"))
+    return tuple(map(node_order, _ORDERS(cluster=cluster_id)))
 
 
 def node_order(row: SupplyOrder) -> NodeOrder:
@@ -138,8 +182,8 @@ def node_order(row: SupplyOrder) -> NodeOrder:
 
 
 def hub_id() -> str:
-    hub, _ = Hub.objects.get_or_create(singleton=True)
-    return str(hub.pk)
+    known = _HUB()
+    return str(known[0] if known else Hub.objects.get_or_create(singleton=True)[0].pk)
 
 
 def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now: datetime) -> None:
@@ -147,7 +191,7 @@ def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now:
     if not observed:
         return
     _repairs_store(cluster_id, observed, now)
-    rows = {str(row.pk): row for row in reservations_of_agent(cluster_id)}
+    rows = {str(row.pk): row for row in _TOLD(cluster=cluster_id)}
     reports = [_report(rows[seen.assignment_id], seen) for seen in observed if _is_news(rows.get(seen.assignment_id), seen)]
     write_or_set_aside(
         reports,
@@ -161,14 +205,14 @@ def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now:
 
 
 def _repairs_store(cluster_id: UUID, observed: tuple[Observed, ...], now: datetime) -> None:
-    rows = {str(row.pk): row for row in Repair.objects.filter(node__cluster_id=cluster_id, released_at=None)}
+    rows = {str(row.pk): row for row in _REPAIRS(cluster=cluster_id)}
     known = [(row, seen) for seen in observed if (row := rows.get(seen.assignment_id)) is not None and row.epoch == seen.epoch]
     news = [repairs.RepairReport(row, seen.phase, seen.failure) for row, seen in known if repairs.is_news(row, seen.phase, seen.failure)]
     if news:
         repairs.repairs_observe(news, now=now)
 
 
-def _subject(row: Reservation) -> AuditSubject:
+def _subject(row: Reservation | _Box) -> AuditSubject:
     return {"gpr_id": row.gpr_id, "node_id": row.node_id, "cluster_id": row.cluster_id}
 
 
@@ -261,17 +305,17 @@ def _notice_rewind(cluster: Cluster, message: SyncRequest, now: datetime) -> Non
     )
 
 
-def _assignment(row: Any, checks: CheckPolicy) -> Assignment:
+def _assignment(row: _Box, gpus: Sequence[str], checks: CheckPolicy) -> Assignment:
     return Assignment(
         id=str(row.pk),
         gpr_id=str(row.gpr_id),
-        gpr_name=row.gpr_name,
-        slice=row.slice.name,
+        gpr_name=row.gpr__name,
+        slice=row.slice__name,
         slice_id=str(row.slice_id),
         namespaces=tuple(row.namespaces),
-        node=row.node.name,
-        node_uid=row.node.uid,
-        gpus=tuple(sorted(reserved.gpu.uuid for reserved in row.gpus.all())),
+        node=row.node__name,
+        node_uid=row.node__uid,
+        gpus=tuple(gpus),
         epoch=row.epoch,
         desired=row.desired,
         run=row.run,
@@ -282,13 +326,13 @@ def _assignment(row: Any, checks: CheckPolicy) -> Assignment:
         not_after_s=row.not_after_at.timestamp() if row.not_after_at else None,
         entry_steps=tuple(row.entry_steps),
         exit_steps=tuple(row.exit_steps),
-        drain=Drain(grace_s=float(row.cluster.drain_grace_s), force_after_s=float(row.cluster.drain_force_after_s)),
+        drain=Drain(grace_s=float(row.cluster__drain_grace_s), force_after_s=float(row.cluster__drain_force_after_s)),
         checks=checks,
         replaces=str(row.replaces_id or ""),
     )
 
 
-def _repair_assignment(row: Any, checks: CheckPolicy) -> Assignment:
+def _repair_assignment(row: Repair, gpus: Sequence[str], checks: CheckPolicy) -> Assignment:
     cluster = row.node.cluster
     return Assignment(
         id=str(row.pk),
@@ -299,7 +343,7 @@ def _repair_assignment(row: Any, checks: CheckPolicy) -> Assignment:
         namespaces=(),
         node=row.node.name,
         node_uid=row.node.uid,
-        gpus=tuple(sorted(gpu.uuid for gpu in row.node.present_gpus)),
+        gpus=tuple(gpus),
         epoch=row.epoch,
         desired=row.desired,
         gang_count=1,

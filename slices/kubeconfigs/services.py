@@ -22,7 +22,7 @@ from accounts.policy import Verb, may
 from core.errors import Conflict, EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy
 from core.rest.references import id_of
 from core.words import duration
-from core.written_sql import Moment, WrittenQuery
+from core.written_sql import Id, Moment, WrittenQuery
 from inventory.models import Cluster, agent_is_live
 from inventory.services.clusters import desired_set_changed
 from journal.guard import set_aside_on_error
@@ -162,6 +162,9 @@ def kubeconfigs_revoke(rows: QuerySet[Kubeconfig], *, why: str, actor: User | No
 _IS_OVER: Final = Q(due_at__lte=Moment("now")) | Q(user__is_active=False)
 _OVER: Final = WrittenQuery(Kubeconfig.objects.filter(_IS_OVER, state__in=LIVE_STATES).order_by("pk").values_list("pk", "cluster_id"))
 
+_LEFT_OPEN: Final = Kubeconfig.objects.filter(cluster=Id("cluster"), ended_at__isnull=False, closed_at=None)
+_ENDED: Final = WrittenQuery(_LEFT_OPEN.order_by().values_list("pk", "ended_generation"))
+
 
 def kubeconfigs_expire(*, now: datetime) -> None:
     """End those past `due_at` and those of deactivated users."""
@@ -185,8 +188,7 @@ def _expire(pk: UUID, now: datetime) -> None:
 
 def kubeconfigs_open(cluster: Cluster, *, generation: int) -> list[UUID]:
     """Returns kubeconfigs that had ended at that generation and whose accounts may still exist."""
-    rows = Kubeconfig.objects.filter(cluster=cluster, ended_at__isnull=False, closed_at=None, ended_generation__lte=generation)
-    return list(rows.values_list("pk", flat=True))
+    return [pk for pk, ended in _ENDED(cluster=cluster.pk) if ended is not None and ended <= generation]
 
 
 @transaction.atomic

@@ -9,7 +9,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.db.models import Model, Q
 
-from core.written_sql import Id, Moment, Text, WrittenQuery, load_together, rows_insert, sent_together
+from core.written_sql import Id, Moment, Number, Text, WrittenQuery, load_together, rows_insert, sent_together
 from inventory.models import Node
 from journal.models import Event
 from slices.models import Project
@@ -60,6 +60,17 @@ def test_it_finds_the_rows_of_the_text_of_each_call() -> None:
 
     for name in ("c-n0", "c-n1", "c'; --"):
         assert [node.name for node in NAMED(name=name)] == [name] * name.startswith("c-")
+
+
+LARGE = WrittenQuery(NODES.filter(gpu_memory_gib__gte=Number("gib")))
+
+
+def test_it_finds_the_rows_of_the_number_of_each_call() -> None:
+    make_cluster("c", nodes=2)
+    Node.objects.filter(name="c-n1").update(gpu_memory_gib=1_000)
+
+    for gib in (0, 1_000, 1_001):
+        assert LARGE(gib=gib) == list(NODES.filter(gpu_memory_gib__gte=gib))
 
 
 BESIDE = WrittenQuery(NODES.exclude(pk=Id("node")), key="cluster__id")
