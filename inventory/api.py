@@ -23,6 +23,7 @@ from core.rest.pagination import CreatedPagination, NamePagination
 from core.rest.references import one_by_id
 from core.rest.views import ApiViewSet
 from inventory.models import DRAIN_MAX_S, PHASES, AgentSession, Cluster, Gpu, Node, Reservation, ReservationState, ReservedGpu
+from inventory.rows import gpus_by_reservation
 from inventory.selectors import (
     Availability,
     cluster_for,
@@ -427,7 +428,7 @@ class ScheduleSerializer(ModelOutputSerializer[Reservation]):
         read_only_fields = fields
 
     def get_gpus(self, row: Reservation) -> list[str]:
-        return sorted(reserved.gpu.uuid for reserved in row.gpus.all())
+        return list(self.context["gpus"].get(row.pk, ()))
 
     def to_representation(self, row: Any) -> dict[str, Any]:
         told = super().to_representation(row)
@@ -452,7 +453,7 @@ class SchedulePagination(CreatedPagination):
     ordering = ("starts_at", "node_id", "epoch")
 
 
-class ScheduleViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
+class ScheduleViewSet(ApiViewSet[Any]):
     """Reservations of nodes, oldest first."""
 
     queryset = Reservation.objects.none()
@@ -462,3 +463,9 @@ class ScheduleViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
 
     def get_queryset(self) -> QuerySet[Reservation]:
         return schedule_visible_to(actor_of(self.request))
+
+    @extend_schema(responses=ScheduleSerializer(many=True))
+    def list(self, request: Request) -> Response:
+        rows = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        gpus = gpus_by_reservation([row.pk for row in rows if row.is_own])
+        return self.get_paginated_response(ScheduleSerializer(rows, many=True, context={"gpus": gpus}).data)

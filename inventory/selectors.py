@@ -276,7 +276,7 @@ def with_holders(rows: QuerySet[Row], *, path: str = "") -> QuerySet[Row]:
 
 def schedule_visible_to(actor: User) -> QuerySet[Reservation]:
     """`is_own` marks rows in full detail. A member does not see the past of other slices."""
-    rows = with_holders(Reservation.objects.select_related("node", "cluster")).prefetch_related("gpus__gpu")
+    rows = with_holders(Reservation.objects.select_related("node", "cluster"))
     if may_all(actor, Verb.SEE, Kind.RESERVATION):
         return rows.annotate(is_own=Value(True))
     own = Q(slice__in=slice_ids_of(actor))

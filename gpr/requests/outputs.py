@@ -29,6 +29,7 @@ from gpr.requests.estimates import NODES, ORDER, RECLAIM, Estimate
 from gpr.requests.selectors import names_visible_to
 from inventory.check_api import CheckResultSerializer
 from inventory.models import PHASES, Cluster, Reservation, StepResult, SupplyOrder
+from inventory.rows import gpus_by_reservation
 from planner.plan import Cause, Reason
 from protocol.nodes.steps import Milestone
 
@@ -60,9 +61,10 @@ class GprPage:
     borrowers: Set[UUID]
     failed_jobs: Mapping[UUID, Sequence[str]]
     predecessors: Mapping[UUID, Predecessor]
+    gpus: Mapping[UUID, Sequence[str]]  # by reservation
 
     @classmethod
-    def build(cls, gprs: Sequence[Gpr], *, actor: User, now: datetime) -> GprPage:
+    def build(cls, gprs: Sequence[Any], *, actor: User, now: datetime) -> GprPage:
         return cls(
             now,
             queue_statuses(gprs, actor=actor, now=now),
@@ -70,6 +72,7 @@ class GprPage:
             borrowers_among(gprs, now=now),
             failed_jobs_of(gprs),
             predecessors_of(gprs, actor=actor),
+            gpus_by_reservation([row.pk for gpr in gprs for row in gpr.held_now]),
         )
 
 
@@ -114,17 +117,24 @@ class IdlenessSerializer(OutputSerializer[Idleness]):
     ends_at = serializers.DateTimeField(help_text="It is released some minutes later, unless a GPU works or somebody keeps it.")
 
 
-class AssignedNodeSerializer(OutputSerializer[Any]):
-    node_id = serializers.UUIDField()
-    node = serializers.CharField(source="node.name")
-    gpus = serializers.SerializerMethodField()
-    phase = serializers.ChoiceField(choices=PHASES)
-    failure = serializers.CharField(help_text="Why its agent cannot continue, or what failed; empty if there is no problem.")
-    is_spare = serializers.BooleanField(source="is_coming", help_text="Whether it is entering in order to replace a failing node.")
-    failing_at = serializers.DateTimeField(allow_null=True, help_text="When the node was found to fail; see `replacements`.")
+@dataclass(frozen=True, slots=True)
+class AssignedNode:
+    held: Reservation
+    gpus: Sequence[str]
 
-    def get_gpus(self, row: Reservation) -> list[str]:
-        return sorted(reserved.gpu.uuid for reserved in row.gpus.all())
+
+class AssignedNodeSerializer(OutputSerializer[AssignedNode]):
+    node_id = serializers.UUIDField(source="held.node_id")
+    node = serializers.CharField(source="held.node.name")
+    gpus = serializers.ListField(child=serializers.CharField())
+    phase = serializers.ChoiceField(source="held.phase", choices=PHASES)
+    failure = serializers.CharField(
+        source="held.failure", help_text="Why its agent cannot continue, or what failed; empty if there is no problem."
+    )
+    is_spare = serializers.BooleanField(source="held.is_coming", help_text="Whether it is entering in order to replace a failing node.")
+    failing_at = serializers.DateTimeField(
+        source="held.failing_at", allow_null=True, help_text="When the node was found to fail; see `replacements`."
+    )
 
 
 class OriginSerializer(OutputSerializer[ClusterRequestRecord]):
@@ -256,7 +266,7 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
 
     @extend_schema_field(AssignedNodeSerializer(many=True))
     def get_nodes_assigned(self, gpr: Any) -> Any:
-        return [nested(AssignedNodeSerializer, row) for row in gpr.held_now]
+        return [nested(AssignedNodeSerializer, AssignedNode(row, self._page.gpus.get(row.pk, ()))) for row in gpr.held_now]
 
     @extend_schema_field(EvictionNoticeSerializer(allow_null=True))
     def get_eviction_notice(self, gpr: Gpr) -> Any:

@@ -48,6 +48,7 @@ LISTED += [
     "cluster_request__cluster__name",
 ]
 LISTED += ["slice__idle_timeout_s", "idle_box__run", "idle_box__idle_since_at", "idle_box__kept_at", "idle_box__warned_count"]
+HELD = ["gpr", "node__name", "phase", "failure", "failing_at", "state", "desired", "replaces", "joined_at"]
 # The columns that the API's queue shows.
 WAITING = ["name", "slice__name", "owner__name", "priority", "shape", "nodes", "gpus_per_node", "duration_s", "state", "created_at"]
 WAITING += ["queued_at", "planned_start_at", "explanation", "promise__promised_start_at"]
@@ -88,7 +89,7 @@ def gprs_known_to_approver(actor: User) -> QuerySet[Gpr]:
 def with_nodes(rows: QuerySet[Gpr]) -> QuerySet[Gpr]:
     """Prefetches only the clusters where each may run, as `named_clusters`, and the reservations that it holds now, as `held_now`."""
     named = Prefetch("clusters", queryset=Cluster.objects.only("name"), to_attr="named_clusters")
-    held = Reservation.objects.filter(state=ReservationState.HELD).select_related("node").prefetch_related("gpus__gpu")
+    held = Reservation.objects.filter(state=ReservationState.HELD).select_related("node").only(*HELD)
     held_now = Prefetch("reservations", queryset=held.order_by("node__name", "pk"), to_attr="held_now")
     return rows.prefetch_related(None).prefetch_related(named, held_now)
 
