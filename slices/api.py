@@ -30,7 +30,7 @@ from slices.models import Life, Membership, Project, Role, Slice
 from slices.policies.fields import PolicyTerms, split_terms
 from slices.policies.services import policy_change, policy_of
 from slices.policies.terms import TERMS
-from slices.selectors import own_slice_ids, projects_visible_to, slice_for, slices_visible_to
+from slices.selectors import own_memberships, projects_visible_to, slice_for, slices_visible_to
 from slices.services import (
     member_remove,
     project_create,
@@ -298,9 +298,7 @@ class MeSerializer(ModelOutputSerializer[User]):
 
     @extend_schema_field(OwnSliceSerializer(many=True))
     def get_slices(self, user: User) -> Any:
-        own = Membership.objects.filter(user=user, slice__in=own_slice_ids(user)).select_related("slice__project").order_by("slice__name")
-        own = own.only("role", "slice__name", "slice__project__name")
-        return OwnSliceSerializer(own, many=True).data
+        return OwnSliceSerializer(own_memberships(user), many=True).data
 
     @extend_schema_field(TokenSerializer)
     def get_token(self, user: User) -> Any:

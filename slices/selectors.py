@@ -55,6 +55,11 @@ def projects_visible_to(actor: User) -> QuerySet[Project]:
     return visible_rows(Project.objects.all(), actor, own)
 
 
+def own_memberships(actor: User) -> list[Membership]:
+    """Those in workspaces to which the actor's credential is bound, by name of workspace."""
+    return [row for row in _MEMBERSHIPS(actor=actor.pk) if not actor.bound_to or str(row.slice_id) in actor.bound_to]
+
+
 def own_slice_ids(actor: User) -> QuerySet[Any]:
     return slices_visible_to_members(actor).values("pk")
 
@@ -80,6 +85,13 @@ _ROLES_IN: Final = WrittenQuery(
 _OWN: Final = Slice.objects.filter(own_of(Id("actor"))).order_by()
 _OWN_BY_ID: Final = WrittenQuery(_OWN)
 _OWN_BY_NAME: Final = WrittenQuery(_OWN.filter(name=Text("name")))
+
+_MEMBERSHIPS: Final = WrittenQuery(
+    Membership.objects.filter(user=Id("actor"))
+    .select_related("slice__project")
+    .only("role", "slice__name", "slice__project__name")
+    .order_by("slice__name")
+)
 
 
 def slice_for(actor: User, reference: str | UUID, *, verb: Verb = Verb.SEE) -> Slice:
