@@ -239,6 +239,19 @@ class NodeHolderSerializer(HolderSerializer):
         read_only_fields = fields
 
 
+class NodeConditionSerializer(OutputSerializer[Any]):
+    type = serializers.CharField()
+    status = serializers.CharField()
+    reason = serializers.CharField()
+    message = serializers.CharField()
+    since_at = serializers.SerializerMethodField(help_text="Null: not known.")
+
+    @extend_schema_field(serializers.DateTimeField(allow_null=True))
+    def get_since_at(self, condition: dict[str, Any]) -> str | None:
+        since_at: str | None = condition["since_at"]
+        return since_at
+
+
 class NodeSerializer(ModelOutputSerializer[Node]):
     """`held_by` names only holders that the caller may see, so it can be empty for a held node."""
 
@@ -248,19 +261,28 @@ class NodeSerializer(ModelOutputSerializer[Node]):
     gpus_free = serializers.IntegerField()
     is_cordoned = serializers.SerializerMethodField()
     cordon_reason = serializers.SerializerMethodField(help_text="For administrators; null for others.")
+    conditions = serializers.SerializerMethodField(help_text="Bad ones; for administrators, null for others.")
     held_by = NodeHolderSerializer(many=True)
 
     class Meta:
         model = Node
         fields = ["id", "name", "cluster_id", "cluster", "shape", "node_type", "gpu_count", "gpu_memory_gib", "gpus_free", "state"]
-        fields += ["rdma", "zone", "rack", "nvlink_domain", "is_ready", "is_cordoned", "cordon_reason", "seen_at", "held_by"]
+        fields += ["rdma", "zone", "rack", "nvlink_domain", "is_ready", "is_cordoned", "cordon_reason", "conditions", "seen_at", "held_by"]
         read_only_fields = fields
 
     def get_is_cordoned(self, node: Node) -> bool:
         return node.cordoned_at is not None
 
     def get_cordon_reason(self, node: Node) -> str | None:
-        return node.cordon_reason if may_all(actor_of(self.context["request"]), Verb.INSPECT, Kind.NODE) else None
+        return node.cordon_reason if self._is_admin else None
+
+    @extend_schema_field(NodeConditionSerializer(many=True, allow_null=True))
+    def get_conditions(self, node: Node) -> list[Any] | None:
+        return list(NodeConditionSerializer(node.conditions, many=True).data) if self._is_admin else None
+
+    @property
+    def _is_admin(self) -> bool:
+        return may_all(actor_of(self.context["request"]), Verb.INSPECT, Kind.NODE)
 
 
 class NodeFilter(filters.FilterSet):

@@ -166,6 +166,7 @@ class Node(models.Model):
     cordon_cause = models.CharField(max_length=6, choices=CordonCause.choices, blank=True, help_text="Empty: not recorded.")
     cordon_code = models.CharField(max_length=63, blank=True, help_text="The step that failed, or the metric that showed the fault.")
     faulty_at = models.DateTimeField(null=True, blank=True, help_text="Start of a fault of its hardware; boxes on it get another node.")
+    conditions = models.JSONField(default=list, blank=True, help_text="Bad conditions of the node in its cluster.")
     seen_at = models.DateTimeField()
     gone_at = models.DateTimeField(null=True, blank=True)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from protocol.scalars import MOMENT_MAX_S, Count, Id, NodeName, Word
+from protocol.scalars import Count, Id, Moment, NodeName, Word
 
 PODS_PATH: Final = "/agent/v1/pods"
 EVERY_S: Final = 3.0  # between looks of an agent
@@ -23,7 +23,6 @@ TEXT_MAX_CHARS: Final = 300  # of an argument, an image and a reason
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX_CHARS)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_MAX_CHARS)]
 Label = Annotated[str, msgspec.Meta(max_length=256)]
-Second = Annotated[float, msgspec.Meta(ge=0, le=MOMENT_MAX_S)]
 
 
 class Hold(StrEnum):
@@ -64,8 +63,8 @@ class PodSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     role: Label = ""  # as worker or launcher
     rank: Count | None = None
     restarts: Count = 0
-    created_s: Second | None = None
-    started_s: Second | None = None
+    created_s: Moment | None = None
+    started_s: Moment | None = None
 
 
 class PodsRequest(msgspec.Struct, frozen=True, kw_only=True):

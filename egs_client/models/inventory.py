@@ -113,6 +113,14 @@ class JoinToken(Struct, kw_only=True):
     expires_at: datetime
 
 
+class NodeCondition(Struct, kw_only=True):
+    type: str
+    status: str
+    reason: str
+    message: str
+    since_at: datetime | None
+
+
 class NodeHolder(Struct, kw_only=True):
     id: str
     gpr_id: str
@@ -144,6 +152,7 @@ class Node(Struct, kw_only=True):
     is_ready: bool
     is_cordoned: bool
     cordon_reason: str | None
+    conditions: list[NodeCondition] | None
     seen_at: datetime
     held_by: list[NodeHolder]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from django.db.models import F, Q, Value
 from django.db.models.functions import Cast, Concat
 
 from core.errors import InvalidInput
+from core.rest.output import utc_text
 from core.words import are, plural
 from inventory.models import Cluster, Gpu, Node, SupplyKind
 from inventory.selectors import maintenance_ahead
@@ -21,7 +22,7 @@ from inventory.services.supplies import NodeArrival, orders_fulfil
 from journal.hints import TICK, hint
 from journal.models import Event, Severity
 from journal.services import events_record
-from protocol.nodes.inventory import GpuView, NodeView
+from protocol.nodes.inventory import GpuView, NodeCondition, NodeView
 
 # Not node.gone: the node may have been removed on purpose.
 FAILURES: Final = frozenset({"node.not_ready", "node.gpus_lost"})
@@ -40,6 +41,7 @@ def inventory_store(*, cluster: Cluster, nodes: Sequence[NodeView], now: datetim
     Node.objects.filter(pk__in=[node.pk for node in gone]).update(gone_at=now, is_ready=False)
     reports = [_NodeReport.of(view, known.get(view.uid), gpus, now, cluster) for view in nodes]
     _nodes_write(reports)
+    _conditions_write(reports)
     _gpus_write(reports, gpus, now)
     Node.objects.filter(cluster=cluster, gone_at=None).update(seen_at=now)
     left = (_event(node, "node.gone", f"Node {node.name} is gone from cluster {cluster.name}.", Severity.WARNING, now) for node in gone)
@@ -59,6 +61,7 @@ class _NodeReport:
     changes: Mapping[str, Any]  # none for a new one
     was_here: tuple[bool, datetime | None] | None  # (is_ready, gone_at); None: new
     was_kind: tuple[str, int]  # shape and count of GPUs
+    had_conditions: Sequence[Mapping[str, Any]]
     had_uuids: frozenset[str]  # of all GPUs it ever had
     had_healthy_count: int
     had_hardware: frozenset[str]  # the driver's UUIDs of its present GPUs
@@ -68,13 +71,14 @@ class _NodeReport:
         node = old or Node(cluster=cluster, uid=view.uid, seen_at=now, shape="", gpu_count=0)
         was_here = (old.is_ready, old.gone_at) if old else None
         was_kind = (node.shape, node.gpu_count)
+        had_conditions, node.conditions = node.conditions, [_condition(each, now) for each in view.conditions]
         changes = {name: value for name, value in _fields_of(view, node, now).items() if value != getattr(node, name)}
         for name, value in changes.items():
             setattr(node, name, value)
         had = gpus.get(node.pk, {})
         healthy_count = sum(gpu.is_healthy and gpu.gone_at is None for gpu in had.values())
         hardware = frozenset(gpu.hardware_uuid for gpu in had.values() if gpu.hardware_uuid and gpu.gone_at is None)
-        return cls(view, node, changes if old else {}, was_here, was_kind, frozenset(had), healthy_count, hardware)
+        return cls(view, node, changes if old else {}, was_here, was_kind, had_conditions, frozenset(had), healthy_count, hardware)
 
     @property
     def is_new(self) -> bool:
@@ -94,6 +98,7 @@ class _NodeReport:
         node, hardware = self.node, {gpu.hardware_uuid for gpu in self.view.gpus if gpu.hardware_uuid}
         if self.had_hardware and hardware and hardware != self.had_hardware:
             yield _replaced_event(node, gone=self.had_hardware - hardware, new=hardware - self.had_hardware, now=now)
+        yield from _condition_events(node, self.had_conditions, now)
         if self.is_new:
             text = f"Node {node.name} joined cluster {cluster.name} with {node.gpu_count} x {node.shape}."
             yield _event(node, "node.joined", text, Severity.INFO, now)
@@ -158,6 +163,18 @@ def _nodes_write(reports: Sequence[_NodeReport]) -> None:
     Node.objects.bulk_create([report.node for report in reports if report.is_new])
 
 
+def _conditions_write(reports: Sequence[_NodeReport]) -> None:
+    changed = [report.node for report in reports if not report.is_new and report.node.conditions != report.had_conditions]
+    Node.objects.bulk_update(changed, ["conditions"])
+
+
+def _condition(view: NodeCondition, now: datetime) -> dict[str, Any]:
+    """Times ahead of the hub's clock are not kept."""
+    since_at = datetime.fromtimestamp(view.since_s, UTC) if view.since_s is not None and view.since_s <= now.timestamp() else None
+    told = {"type": view.type, "status": view.status, "reason": view.reason, "message": view.message}
+    return {**told, "since_at": utc_text(since_at) if since_at else None}
+
+
 def _gpus_write(reports: Sequence[_NodeReport], known: Mapping[UUID, Mapping[str, Gpu]], now: datetime) -> None:
     new, gone = [], []
     for report in reports:
@@ -202,6 +219,17 @@ def _gpu_events(node: Node, *, had: int, has: int, now: datetime) -> Iterable[Ev
     elif has > had:
         text = f"{plural(has - had, 'GPU')} of node {node.name} {are(has - had)} well again."
         yield _event(node, "node.gpus_back", text, Severity.INFO, now)
+
+
+def _condition_events(node: Node, had: Sequence[Mapping[str, Any]], now: datetime) -> Iterable[Event]:
+    """Ready has events of its own."""
+    was, is_bad = ({each["type"]: each for each in some if each["type"] != "Ready"} for some in (had, node.conditions))
+    for name in sorted(is_bad.keys() - was.keys()):
+        why = ": ".join(text for text in (is_bad[name]["reason"], is_bad[name]["message"]) if text)
+        text = f"Node {node.name} tells {name}" + (f" ({why})." if why else ".")
+        yield _event(node, "node.condition_bad", text, Severity.WARNING, now)
+    for name in sorted(was.keys() - is_bad.keys()):
+        yield _event(node, "node.condition_well", f"Node {node.name} does not tell {name} any more.", Severity.INFO, now)
 
 
 def _failure_note(cluster: Cluster, node_ids: Sequence[UUID], now: datetime) -> None:

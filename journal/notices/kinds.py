@@ -141,6 +141,7 @@ NOT_TOLD: Final = frozenset(
         *("gpr.claimed", "gpr.eviction_planned", "gpr.kept_place", "gpr.object_gone", "gpr.replacement_asked", "gpr.spare_entering"),
         *("job.created", "job.opened", "job.running"),
         *("maintenance.announced", "maintenance.canceled"),
+        *("node.condition_bad", "node.condition_well"),
         *("node.cordoned", "node.gpus_back", "node.gpus_replaced", "node.joined", "node.not_ready", "node.ready", "node.uncordoned"),
         *("node.step_failed", "node.step_passed", "project.created", "queue.defragmented"),
         *("quota.changed", "quota.created", "quota.deleted", "reservation.force_released"),

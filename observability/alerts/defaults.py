@@ -91,6 +91,8 @@ def default_rules() -> list[AlertRule]:
               "Set the node's clock by NTP. Boxes end by the agent's clock.", clear_level=2, hold_s=MINUTE_S, clear_s=MINUTE_S),
         _rule("node-not-ready", "Node is not ready", signals.NOT_READY, K.THRESHOLD, 1, S.ERROR, T.ADMINS,
               "Look at its kubelet. Many nodes at once point to a switch, or to power.", hold_s=2 * MINUTE_S, clear_s=MINUTE_S),
+        _rule("node-condition", "Node has a bad condition", signals.CONDITIONS, K.THRESHOLD, 1, S.WARNING, T.ADMINS,
+              "The node's page says which one and why. Set it aside if its hardware is at fault.", hold_s=5 * MINUTE_S, clear_s=MINUTE_S),
         _count("failed-checks", "Node fails checks again and again", signals.CHECKS, 3, DAY_S, S.WARNING, T.ADMINS,
                "Read the logs of the steps on the node's page, and set it aside."),
         _rule("queue-wait", "A request waits for more than a day", signals.WAIT, K.THRESHOLD, DAY_S, S.INFO, T.ADMINS,

@@ -62,7 +62,7 @@ XID_LABELS: Final = {
     XidAction.INVESTIGATE: "Xids to look into",
 }
 READING, POWER, AGENT, CLOCK, NOT_READY, CHECKS = "reading", "power_percent", "agent", "clock_offset_s", "node_not_ready", "failed_checks"
-BEHIND = "behind_peers_s"
+BEHIND, CONDITIONS = "behind_peers_s", "node_conditions"
 WAIT, LATE, QUOTA, BUDGET = "queue_wait_s", "promise_late_s", "quota_percent", "budget_percent"
 
 LENGTHS: Final = (BEHIND, WAIT, LATE)  # told as durations
@@ -82,6 +82,7 @@ def _signals() -> list[Signal]:
         *(Signal(name, label, "", Subject.GPU, (K.RATE,)) for name, label in counters.items()),
         Signal(READING, "Readings", "s", Subject.GPU, (K.ABSENCE,)),
         Signal(NOT_READY, "Node not ready", "", Subject.NODE, (K.THRESHOLD,), is_of_box=False),
+        Signal(CONDITIONS, "Bad conditions of the node", "", Subject.NODE, (K.THRESHOLD,), is_of_box=False),
         Signal(CHECKS, "Failed checks", "", Subject.NODE, (K.RATE,), is_of_box=False),
         Signal(AGENT, "Agent", "s", Subject.CLUSTER, (K.ABSENCE,), is_of_box=False),
         Signal(CLOCK, "Clock of the agent", "s", Subject.CLUSTER, (K.THRESHOLD,), is_of_box=False),

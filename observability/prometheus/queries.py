@@ -1,16 +1,22 @@
-"""Asks a Prometheus by query_range: all expressions of a range at once, within some seconds, and not again while it does not answer."""
+"""Asks a Prometheus by query_range: all expressions of a range at once, within some seconds.
+
+It is not asked again while it does not answer, nor by many readers at once, nor soon after the same was asked.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from threading import Lock
 from typing import Any, Final
 from urllib.parse import urlencode
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from core.outbound import NotSent, post
 from core.vault import SecretLost, decrypt
@@ -24,6 +30,8 @@ AWAY_S: Final = 30.0  # after a failure: nobody waits for it anew
 _away: dict[tuple[UUID, str], tuple[float, str]] = {}  # by cluster and address: until when, and why
 
 Values = Mapping[UUID, Mapping[float, Mapping[str, float]]]  # by GPU, end of the step and metric
+KEPT_S: Final = 300.0  # answers; samples that come later are not in them
+KEPT_MOST_COUNT: Final = 400_000  # values of all answers: some 30 MiB
 
 
 class Unanswered(Exception):
@@ -37,16 +45,22 @@ class Unanswered(Exception):
 def values_over(source: PrometheusSource, gpus: Sequence[Named], *, since: datetime, until: datetime, step_s: int) -> Values:
     """Each value is of the step that ends then. Raises Unanswered."""
     key = (source.cluster_id, source.url)
-    until_mono, why = _away.get(key, (0.0, ""))
-    if time.monotonic() < until_mono:
-        raise Unanswered(why)
-    try:
-        found = _values_over(source, gpus, since, until, step_s)
-    except Unanswered as error:
-        _away[key] = (time.monotonic() + AWAY_S, error.why)
-        raise
-    _away.pop(key, None)
-    return found
+
+    def ask() -> Values:
+        until_mono, why = _away.get(key, (0.0, ""))
+        if time.monotonic() < until_mono:
+            raise Unanswered(why)
+        try:
+            found = _values_over(source, gpus, since, until, step_s)
+        except Unanswered as error:
+            _away[key] = (time.monotonic() + AWAY_S, error.why)
+            raise
+        _away.pop(key, None)
+        return found
+
+    # All that decides what it answers, so that readers share only what each of them would ask.
+    secret = (source.auth, source.username, source.sealed, source.ca_pem)
+    return _answers.take((*key, source.matchers, *secret, frozenset(gpus), since, until, step_s), ask)
 
 
 def series_count(source: PrometheusSource, gpus: Sequence[Named], *, now: datetime) -> int:
@@ -55,9 +69,53 @@ def series_count(source: PrometheusSource, gpus: Sequence[Named], *, now: dateti
     return len(_ask(source, wanted, gpus, now, now, 3600, time.monotonic() + TIMEOUT_S))
 
 
-def forget_away() -> None:
+def forget_answers() -> None:
     """Ask each Prometheus again, also one that did not answer a moment ago, since its settings may have changed."""
     _away.clear()
+    _answers.clear()
+
+
+class _Answers:
+    """The last ones of this process. Who asks what is being asked waits for that answer."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Hashable, tuple[float, int, Values]] = OrderedDict()  # until when, and how many values
+        self._asked: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()  # locks
+        self._lock, self._count = Lock(), 0
+
+    def take(self, key: Hashable, ask: Callable[[], Values]) -> Values:
+        with self._lock:
+            asked = self._asked.setdefault(key, Lock())
+        with asked:
+            found = self._find(key)
+            if found is None:
+                found = ask()
+                self._keep(key, found)
+            return found
+
+    def clear(self) -> None:
+        with self._lock:
+            self._known.clear()
+            self._count = 0
+
+    def _find(self, key: Hashable) -> Values | None:
+        with self._lock:
+            until_mono, _, found = self._known.get(key, (0.0, 0, None))
+            return found if time.monotonic() < until_mono else None
+
+    def _keep(self, key: Hashable, values: Values) -> None:
+        count = sum(len(point) + 1 for points in values.values() for point in points.values())
+        if count > KEPT_MOST_COUNT:
+            return
+        with self._lock:
+            self._count += count - self._known.pop(key, (0.0, 0, {}))[1]
+            self._known[key] = (time.monotonic() + KEPT_S, count, values)
+            while self._count > KEPT_MOST_COUNT:
+                _, (_, gone, _) = self._known.popitem(last=False)
+                self._count -= gone
+
+
+_answers: Final = _Answers()
 
 
 def _values_over(source: PrometheusSource, gpus: Sequence[Named], since: datetime, until: datetime, step_s: int) -> Values:

@@ -21,7 +21,7 @@ from journal.services import event_record
 from observability.cluster_settings import clusters_shown, setting_for, settings_of
 from observability.prometheus.expressions import MATCHERS, Named
 from observability.prometheus.models import Auth, PrometheusSource
-from observability.prometheus.queries import Unanswered, forget_away, series_count
+from observability.prometheus.queries import Unanswered, forget_answers, series_count
 
 SECRET_MAX_CHARS: Final = 4000
 TESTED_MAX: Final = 64  # GPUs
@@ -135,4 +135,4 @@ def _check(source: PrometheusSource, secret: str) -> None:
 def _record(cluster: Cluster, message: str, actor: User, now: datetime, *, is_news: bool = True) -> None:
     if is_news:
         event_record(kind="prometheus.changed", message=message, at=now, actor=actor, cluster_id=cluster.pk)
-    transaction.on_commit(forget_away)
+    transaction.on_commit(forget_answers)

@@ -65,6 +65,9 @@ def log_text(case: RemediationCase, *, now: datetime) -> str:
             f"Set aside at {_utc(case.opened_at)}: {case.why}",
             *_gpus(node),
             "",
+            "Bad conditions of the node at present",
+            *([_condition(each) for each in node.conditions] or ["none"]),
+            "",
             "Faults",
             *([_fault(each) for each in case.evidence] or ["none"]),
             "",
@@ -82,6 +85,11 @@ def log_text(case: RemediationCase, *, now: datetime) -> str:
             "",
         ]
     )
+
+
+def _condition(told: dict[str, Any]) -> str:
+    why = ": ".join(text for text in (told["reason"], told["message"]) if text)
+    return f"{told['since_at'] or 'unknown time'} {told['type']} is {told['status']}" + (f" ({why})" if why else "")
 
 
 def _fault(told: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from protocol.scalars import MOMENT_MAX_S, Id, NodeName
+from protocol.scalars import Id, Moment, NodeName
 
 TELEMETRY_PATH = "/agent/v1/telemetry"
 EVERY_S, EVERY_MAX_S = 15.0, 600.0  # between batches of one GPU, unless the hub asks for longer pauses
@@ -61,7 +61,6 @@ SERIES: Final = tuple(metric for metric in METRICS if metric.roll_up is not Roll
 SUMMED_OVER_PARTS: Final = frozenset({"memory_used_mib", "nvlink_mib_s", "pcie_mib_s"})  # where nobody says what the whole GPU does
 FAULT_TOTALS: Final = ("ecc_corrected", "ecc_uncorrected", "rows_remapped", "rows_failed", "pcie_replays", "nvlink_errors")
 
-Moment = Annotated[float, msgspec.Meta(ge=0, le=MOMENT_MAX_S)]
 MetricName = Annotated[str, msgspec.Meta(max_length=63)]
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
-from protocol.scalars import Count, Id, NodeName, Word
+from protocol.scalars import Count, Id, Moment, NodeName, Word
+
+CONDITIONS_MAX = 16  # of one node
+CONDITION_TEXT_MAX_CHARS = 300
 
 
 class NodeOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +36,16 @@ class GpuView(msgspec.Struct, frozen=True, kw_only=True):
     hardware_uuid: Word = ""  # the driver's UUID as a check read it, or ""
 
 
+class NodeCondition(msgspec.Struct, frozen=True, kw_only=True):
+    """A bad condition. One that is well again is left out."""
+
+    type: Word
+    status: Word
+    reason: Word = ""
+    message: Annotated[str, msgspec.Meta(max_length=CONDITION_TEXT_MAX_CHARS)] = ""
+    since_s: Moment | None = None  # by the cluster's clock
+
+
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     name: NodeName
     uid: Id
@@ -45,3 +60,4 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     order: Word = ""  # label egs.io/order: the id of its order
     supply: Word = ""  # label egs.io/supply: the name or id of its supply
     broken: bool = False  # the cluster reports a fault; a cordoned node is not ready, but not broken
+    conditions: Annotated[tuple[NodeCondition, ...], msgspec.Meta(max_length=CONDITIONS_MAX)] = ()  # bad ones

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from protocol.scalars import MOMENT_MAX_S, Count, Id
+from protocol.scalars import Count, Id, Moment
 
 # Limits of one report; further pods are only counted, and further namespaces and Jobs are left out.
 NAMESPACES_WAITING_MAX, REASONS_WAITING_MAX, PODS_NAMED_MAX, JOBS_WAITING_MAX = 500, 5, 3, 10
@@ -25,7 +25,7 @@ class JobWaiting(msgspec.Struct, frozen=True, kw_only=True):
 
     name: Annotated[str, msgspec.Meta(max_length=253)]
     count: Count
-    fails_s: Annotated[float, msgspec.Meta(ge=0, le=MOMENT_MAX_S)]
+    fails_s: Moment
 
 
 class PodsWaiting(msgspec.Struct, frozen=True, kw_only=True):

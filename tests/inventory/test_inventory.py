@@ -16,7 +16,7 @@ from core.errors import InvalidInput
 from inventory.models import Cluster, Gpu, Node
 from inventory.services.inventory import inventory_store
 from journal.models import Event
-from protocol.nodes.inventory import GpuView, NodeView
+from protocol.nodes.inventory import GpuView, NodeCondition, NodeView
 from tests.builders import NOW, make_cluster, node_view
 from tests.effort import examples
 
@@ -167,3 +167,19 @@ def test_nodes_that_are_gone_are_read_no_more() -> None:
         inventory_store(cluster=cluster, nodes=[], now=NOW + MINUTE)
 
     assert not [query for query in queries.captured_queries if "inventory_gpu" in query["sql"]]
+
+
+def test_a_condition_is_kept_while_it_is_bad_and_told_when_it_turns() -> None:
+    cluster = make_cluster("c1")
+    bad = NodeCondition(type="XidError", status="True", reason="Xid79", message="GPU 3 is lost", since_s=NOW.timestamp() - 5)
+    ahead = structs.replace(bad, since_s=NOW.timestamp() + 999)
+    for at, conditions in enumerate([(), (bad,), (ahead,), (), ()]):
+        inventory_store(cluster=cluster, nodes=[node_view("a", conditions=conditions)], now=NOW + at * MINUTE)
+        assert [each["type"] for each in Node.objects.get().conditions] == [each.type for each in conditions]
+        if conditions == (ahead,):
+            assert Node.objects.get().conditions[0]["since_at"] is None
+
+    assert list(Event.objects.filter(kind__startswith="node.condition").order_by("pk").values_list("kind", "message")) == [
+        ("node.condition_bad", "Node a tells XidError (Xid79: GPU 3 is lost)."),
+        ("node.condition_well", "Node a does not tell XidError any more."),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -50,11 +51,25 @@ class NodeAction:
 
 
 @dataclass(frozen=True, slots=True)
+class ConditionLine:
+    name: str
+    status: str
+    why: str
+    since_at: datetime | None
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> ConditionLine:
+        why = ": ".join(text for text in (told["reason"], told["message"]) if text)
+        return cls(told["type"], told["status"], why, datetime.fromisoformat(told["since_at"]) if told["since_at"] else None)
+
+
+@dataclass(frozen=True, slots=True)
 class NodePage:
     shell: Shell
     name: str
     state: str
     line: NodeLine | None  # None: it is gone
+    conditions: tuple[ConditionLine, ...]
     facts: tuple[Pair, ...]
     actions: tuple[NodeAction, ...]
     read_only: str  # why there are no buttons
@@ -79,6 +94,7 @@ class NodePage:
             name=known.name,
             state=present.state if present else "set-aside",
             line=NodeLine.of(present, tiles_of([present], request)[pk]) if present else None,
+            conditions=tuple(ConditionLine.of(each) for each in present.conditions) if present else (),
             facts=_facts(known, request),
             actions=tuple(_actions(present)) if present and request.may_write else (),
             read_only=why_not_write(request) if present else "",

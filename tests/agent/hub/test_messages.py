@@ -20,7 +20,7 @@ from protocol.agents.transport import Problem
 from protocol.assignments import Assignment, Drain, Observed, Phase
 from protocol.nodes.checks import CheckPolicy, CheckResult, Verdict
 from protocol.nodes.drift import Drift
-from protocol.nodes.inventory import GpuView, NodeOrder, NodeView
+from protocol.nodes.inventory import GpuView, NodeCondition, NodeOrder, NodeView
 from protocol.tenancy.cluster_requests import (
     AutoTemplate,
     ClusterRequest,
@@ -312,6 +312,15 @@ MESSAGES: dict[str, msgspec.Struct] = {
                         rack="rack-a1",
                         order="9c1d2e3f-4a5b-4c6d-8e7f-0a1b2c3d4e5f",
                         supply="spot",
+                        conditions=(
+                            NodeCondition(
+                                type="GpuUnhealthy",
+                                status="True",
+                                reason="Xid79",
+                                message="GPU 3 fell off the bus.",
+                                since_s=1_800_000_000.0,
+                            ),
+                        ),
                     ),
                 ),
             ),

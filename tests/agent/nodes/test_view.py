@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from protocol.agents.events import InventoryEvent
 from protocol.cluster_names import GPU, GPU_HARDWARE, GPU_UUIDS, ORDER, SUPPLY
-from protocol.nodes.inventory import NodeView
+from protocol.nodes.inventory import CONDITION_TEXT_MAX_CHARS, CONDITIONS_MAX, NodeView
 from tests.kube.fleet_nodes import nodes_of
 from worker_agent.cluster.fleet import read_fleet
 from worker_agent.kube.api.objects import Condition, Meta, Node, NodeSpec, NodeStatus
@@ -274,3 +274,39 @@ def test_whatever_a_node_says_it_is_shown_by_the_protocols_words_or_not_at_all_w
     sent = InventoryEvent(seq=1, nodes=(view,))
     assert msgspec.json.decode(msgspec.json.encode(sent), type=InventoryEvent) == sent
     assert 1 <= len({gpu.uuid for gpu in view.gpus}) == len(view.gpus) <= MOST_GPUS
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "is_told"),
+    [
+        ("Ready", "Unknown", True),
+        ("MemoryPressure", "True", True),
+        ("NetworkUnavailable", "False", False),
+        ("GpuUnhealthy", "True", True),
+        ("XidError", "True", True),
+        ("NVLinkDown", "True", True),
+        ("NVLinkDown", "False", False),
+        ("KernelDeadlock", "True", True),
+        ("AcceleratedHardwareReady", "False", True),
+        ("AcceleratedHardwareReady", "True", False),
+        ("AcceleratedHardwareReady", "Unknown", False),
+        ("GpuNotReady", "True", True),
+        ("EtcdIsVoter", "True", False),
+        ("GpuError\n", "True", False),
+        ("GpuError" * 8, "True", False),
+    ],
+)
+def test_only_conditions_that_are_bad_are_told(name: str, status: str, is_told: bool) -> None:
+    ready = () if name == "Ready" else (READY,)
+    told = seen(node(conditions=(*ready, Condition(type=name, status=status)))).conditions
+    assert [(each.type, each.status) for each in told] == ([(name, status)] if is_told else [])
+
+
+def test_what_a_condition_says_is_cleaned_and_bounded() -> None:
+    long = Condition(type="XidError", status="True", reason="r" * 99, message="Xid 79\n\x1b[31m" + "m" * 999)
+    told = seen(node(conditions=(READY, *(Condition(type=f"GpuError{n}", status="True") for n in range(40)), long))).conditions
+    assert len(told) == CONDITIONS_MAX
+    (one,) = seen(node(conditions=(READY, long))).conditions
+    assert (one.reason, one.since_s) == ("r" * 63, None)
+    assert one.message.startswith("Xid 79 [31mm")
+    assert len(one.message) == CONDITION_TEXT_MAX_CHARS

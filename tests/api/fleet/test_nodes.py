@@ -196,3 +196,13 @@ def test_a_force_release_that_does_not_say_what_and_why_frees_nothing(admin: Cal
 
         assert faults(admin.post(f"nodes/{row.node_id}/force-release/", body)) == list(change)
     assert Node.objects.get(pk=row.node_id).reservations.filter(state="HELD").exists()
+
+
+def test_only_administrators_read_its_bad_conditions(admin: Caller, owner: Caller, world: World) -> None:
+    told = {"type": "XidError", "status": "True", "reason": "Xid79", "message": "GPU 3 is lost", "since_at": "2026-01-01T00:00:00Z"}
+    Node.objects.filter(name="aurora-0").update(conditions=[told])
+
+    assert nodes(admin)["aurora-0"]["conditions"] == [told]
+    assert nodes(admin)["aurora-1"]["conditions"] == []
+    assert nodes(owner)["aurora-0"]["conditions"] is None
+    assert "XidError" not in owner.get("events/").content.decode()

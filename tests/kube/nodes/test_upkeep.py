@@ -341,3 +341,15 @@ def test_a_pod_that_waits_is_told_the_request_that_it_waits_for_or_why_none_coul
     assert said["known"] == "Waits for GPUs that the request train-1 is to get: kubectl describe gpr train-1"
     assert said["refused"] == "No request could be made for this pod: exceeded quota: egs"
     assert "train-1" not in said["other"]
+
+
+def test_a_bad_condition_of_a_node_is_told_and_is_gone_from_what_is_told_when_it_clears(site: Site) -> None:
+    def told() -> set[str]:
+        views = [view for view in site.take_views() if view.name == site.node_names[0]]
+        return {each.type for each in views[-1].conditions} if views else {"nothing new"}
+
+    site.tell()
+    for status, expected in (("True", {"XidError"}), ("False", set[str]())):
+        condition = {"type": "XidError", "status": status, "reason": "Xid79", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        site.patch_node({"status": {"conditions": [condition]}})
+        site.until(f"{status} is told", lambda expected=expected: told() == expected)

@@ -229,6 +229,23 @@ def test_a_node_that_is_not_ready_unless_it_was_set_aside(fleet: Fleet, cluster:
     assert states("node-not-ready") == [RESOLVED]
 
 
+def test_a_bad_condition_of_a_node_that_stays() -> None:
+    fleet = Fleet(make_cluster("c1", nodes=1, gpus=2))
+    only("node-condition")
+    told = {"type": "XidError", "status": "True", "reason": "", "message": "", "since_at": None}
+    Node.objects.update(conditions=[told], is_ready=False)  # the alert node-not-ready tells of it
+    fleet.run(6 * MINUTE, step=MINUTE)
+    assert not alerts()
+    Node.objects.update(is_ready=True)
+    fleet.run(4 * MINUTE, step=MINUTE)
+    assert states("node-condition") == [AlertState.PENDING]
+    fleet.run(3 * MINUTE, step=MINUTE)
+    assert states("node-condition") == [FIRING]
+    Node.objects.update(conditions=[])
+    fleet.minutes(2)
+    assert states("node-condition") == [RESOLVED]
+
+
 def test_a_node_that_fails_checks_again_and_again(fleet: Fleet, cluster: Cluster) -> None:
     only("failed-checks")
     box(make_slice(cluster), *nodes_of(cluster), owner=make_user(), at=NOW)
@@ -309,6 +326,7 @@ def test_every_rule_is_seen_to_fire_here() -> None:
         "xid-reboot-node", "xid-reset-gpu", "xid-contact-support", "xid-investigate", "xid-restart-app", "gpu-unused", "gpu-heating-up",
         "gpu-temperature-creeps", "nvlink-errors", "pcie-replays", "readings-absent", "agent-silent", "clock-skew", "node-not-ready",
         "failed-checks", "queue-wait", "promise-late", "quota-pressure", "budget-pressure", "budget-forecast", "gpu-straggles",
+        "node-condition",
     }  # fmt: skip
     assert {rule.code for rule in default_rules()} == {*LEVELS, *COUNTS, *by_hand}
     only()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from ipaddress import ip_network
 from pathlib import Path
@@ -17,12 +18,13 @@ from pytest_django.fixtures import Settings
 
 from core.clock import db_now
 from core.errors import InvalidInput
+from core.outbound import post
 from inventory.models import Cluster, Gpu, ReservedGpu
 from observability.models import LatestReading, Reading10m
 from observability.prometheus import queries
 from observability.prometheus.expressions import Named, expressions
 from observability.prometheus.models import PrometheusSource
-from observability.prometheus.services import prometheus_change, prometheus_test
+from observability.prometheus.services import named, prometheus_change, prometheus_test
 from observability.telemetry.partitions import partitions_ensure
 from observability.telemetry.selectors import Course, courses_of
 from tests.builders import hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
@@ -84,9 +86,9 @@ def cluster(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clu
     made = make_cluster("p", nodes=2, gpus=2)
     for n, gpu in enumerate(gpu for node in nodes_of(made) for gpu in gpus_of(node)):
         Gpu.objects.filter(pk=gpu.pk).update(hardware_uuid=f"GPU-{n}" if n < 3 else "")
-    queries.forget_away()
+    queries.forget_answers()
     yield made
-    queries.forget_away()
+    queries.forget_answers()
 
 
 def use(cluster: Cluster, prometheus: OwnPrometheus, **changes: Any) -> None:
@@ -148,6 +150,42 @@ def test_a_member_sees_the_time_of_his_whole_nodes_alone_and_shared_nodes_by_wha
     assert (shared.is_of_prometheus, shared.points) == (False, [])
     assert (free.is_of_prometheus, free.points) == (True, [])
     assert not seen(make_user(), cluster, since=NOW - BACK)[0].points
+
+
+def test_readers_of_one_range_share_one_answer_until_it_is_old_or_the_settings_change(
+    cluster: Cluster, prometheus: OwnPrometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(cluster, prometheus)
+    asked: list[str] = []
+
+    def counted(url: str, **more: Any) -> Any:
+        asked.append(url)
+        return post(url, **more)
+
+    monkeypatch.setattr(queries, "post", counted)
+    admin, member, since = make_user(is_admin=True), make_user(), NOW - 30 * DAY
+    hold(make_gpr(make_slice(cluster, owner=member), owner=member), *nodes_of(cluster)[:1], starts_at=NOW - 20 * DAY, ends_at=NOW)
+    source, gpus = PrometheusSource.objects.get(), [named(gpu, PrometheusSource.objects.get()) for gpu in all_gpus(cluster)]
+
+    with ThreadPoolExecutor(4) as readers:
+        hours = [{"since": NOW - 3 * DAY, "until": NOW, "step_s": 3600}] * 4
+        answers = list(readers.map(lambda range_: queries.values_over(source, gpus, **range_), hours))
+    once = len(expressions(gpus, step_s=3600, matchers=""))
+    assert (len(asked), len({id(answer) for answer in answers})) == (once, 1)
+
+    asked.clear()
+    first = seen(admin, cluster, since=since)
+    assert [course.points for course in seen(admin, cluster, since=since)] == [course.points for course in first]
+    assert len(asked) == once
+    theirs = seen(member, cluster, since=since)
+    assert len(asked) == 2 * once
+    assert len(theirs[0].points) < len(first[0].points)
+    monkeypatch.setattr(queries, "KEPT_S", 0.0)
+    use(cluster, prometheus, matchers='cluster="none"')
+    assert not seen(admin, cluster, since=since)[0].is_of_prometheus
+    use(cluster, prometheus)
+    assert len(seen(admin, cluster, since=since)) == len(seen(admin, cluster, since=since))
+    assert len(asked) == 5 * once
 
 
 def test_while_prometheus_is_away_egs_shows_its_own_readings_and_says_so(cluster: Cluster, prometheus: OwnPrometheus) -> None:

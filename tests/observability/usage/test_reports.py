@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.db.models import F
+from django.test.utils import CaptureQueriesContext
 
 from gpr.models import Gpr
 from gpr.requests.ending import gpr_release
-from inventory.models import Gpu
+from inventory.models import Gpu, Reservation
 from journal.models import Event
 from journal.notices.audience import hearers_of
+from observability.usage.reports import BoxWork, work_of
 from tests.lifecycle.stage import EXIT, Stage
 from tests.observability.telemetry.saying import reading, store
 from tests.observability.usage.working import LAG_S, count, gpus_of_box, work
@@ -53,6 +58,29 @@ def test_a_box_with_gpus_and_time_to_spare_is_told_the_smaller_one(stage: Stage)
         "Only 2 of its 4 GPUs did anything and nothing ran in the last 30 min: 2 GPUs for 10 min would have done."
     )
     assert [hearer.user for hearer in hearers_of([event])] == [stage.owner]
+
+
+@pytest.mark.both_databases
+def test_the_work_of_nodes_that_left_apart_is_read_by_the_statements_of_one_node(stage: Stage) -> None:
+    gpr = begin(stage, nodes=2)
+    work(stage, gpr, 10, lambda n: 90)
+    end(stage, gpr)
+
+    def work_and_size() -> tuple[BoxWork | None, list[int]]:
+        with CaptureQueriesContext(connection) as queries:
+            found = work_of(Gpr.objects.get(pk=gpr.pk))
+        return found, [len(query["sql"]) for query in queries.captured_queries]
+
+    together, size = work_and_size()
+    Reservation.objects.filter(pk=Reservation.objects.filter(gpr=gpr)[0].pk).update(
+        exit_began_at=F("exit_began_at") - timedelta(minutes=10)
+    )
+    apart, size_apart = work_and_size()
+
+    assert together is not None
+    assert apart is not None
+    assert (together.worked_count, apart.worked_count, together.last_at) == (8, 4, apart.last_at)
+    assert size_apart == size
 
 
 @pytest.mark.rotates

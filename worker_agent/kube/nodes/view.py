@@ -17,6 +17,7 @@ from protocol.cluster_names import GPU, GPU_UUIDS, ORDER, SUPPLY
 from protocol.nodes.inventory import GpuView, NodeView
 from protocol.scalars import Id, NodeName
 from worker_agent.kube.api.objects import Condition, Node
+from worker_agent.kube.nodes.conditions import PRESSURES, bad_conditions
 from worker_agent.kube.nodes.hardware import stored_uuids, uuids_by_index
 
 _PRODUCT, _MEMORY, _COUNT = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.count"
@@ -26,9 +27,6 @@ _MIG_PREFIX: Final = "nvidia.com/mig-"
 _NODE_TYPE, _MACHINE = "node.kubernetes.io/instance-type", "nvidia.com/gpu.machine"
 _ZONE, _RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
 _RDMA: Final = "feature.node.kubernetes.io/rdma.available"
-
-# If one of these is true, the node cannot take work, whatever Ready says.
-_PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 
 MOST_GPUS: Final = 64  # four times the largest servers on the market: more is an error
 _WORD_MAX: Final = 63  # the protocol's limit for short texts
@@ -57,6 +55,7 @@ def node_view(node: Node) -> NodeView | NotShown:
             gpus=gpus,
             ready=not why_unready(node),
             broken=_is_broken(node),
+            conditions=bad_conditions(node),
             rdma=_has_rdma(node),
             zone=_word(node.metadata.label(_ZONE)),
             rack=_word(node.metadata.label(_RACK)),
@@ -72,7 +71,7 @@ def why_unready(node: Node) -> tuple[str, ...]:
     conditions = {condition.type: condition for condition in node.status.conditions}
     ready = conditions.get("Ready")
     why = [] if ready and ready.status == "True" else [_condition(ready) if ready else "the cluster tells no condition Ready"]
-    why += [_condition(each) for name in _PRESSURES if (each := conditions.get(name)) and each.status == "True"]
+    why += [_condition(each) for name in PRESSURES if (each := conditions.get(name)) and each.status == "True"]
     why += ["cordoned"] if node.spec.unschedulable else []
     return (*why, "being deleted") if node.metadata.deletionTimestamp else tuple(why)
 
