@@ -544,6 +544,8 @@ def test_a_job_waits_runs_is_evicted_comes_back_with_what_is_left_and_completes(
     wait_for("it is told", lambda: told() == ("RUNNING", {"Accepted", "Current", "Provisioned"}), within_s=SOON_S)
 
     api.post(f"/gprs/{job['gpr_id']}/evict/", {"why": "Needed.", "requeue": True})
+    platform.stage.hub.kill()  # as a power cut would, in the middle of the exit
+    platform.stage.hub.start()
 
     def is_back() -> Any:
         (found,) = west.list("jobs", namespace="gang") or [first]

@@ -67,6 +67,23 @@ def access_as_admin(cluster: Cluster) -> Access:
     return Access(url=url_of(cluster.kubeconfig), tls=tls_of(cluster.folder, "admin"), bearer=lambda: "")
 
 
+def member(cluster: Cluster, namespace: str, role: str) -> str:
+    """A service account with a role of a workspace there."""
+    about = {"name": role, "namespace": namespace}
+    group = "rbac.authorization.k8s.io"
+    cluster.apply(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": about,
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": cluster_names.role_of(role)},
+            "subjects": [{"kind": "ServiceAccount", **about}],
+        },
+    )
+    return f"system:serviceaccount:{namespace}:{role}"
+
+
 @cache
 def agent_token(cluster: Cluster) -> str:
     path = f"/api/v1/namespaces/{cluster_names.NAMESPACE}/serviceaccounts/{cluster_names.AGENT}/token"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,10 @@ from egs_client.cli.commands.jobs import asking
 from egs_client.sync.client import Client
 from tests.e2e.client.hub import Egs, Hub
 from tests.e2e.client.test_answers import LATER
+from tests.e2e.client.test_interrupts import has_socket
+from tests.e2e.processes import START_S, wait_for
 
+UNREACHABLE = 9  # exit code
 BOX = ("--nodes", "2", "--shape", "H100-80GB", "--hours", "1", "--image", "registry.example/team/train:1.0")
 
 
@@ -106,3 +111,52 @@ def test_a_ctrl_c_asks_what_to_do_with_the_request(hub: Hub, egs: Egs, answer: s
     assert terminal.end() == 130
     assert egs.run("gpr", "list", "--all", "-o", "jsonpath={.items[0].state}").strip() == state
     hub.end_all()
+
+
+@pytest.mark.soak
+def test_a_command_and_a_hub_that_are_killed_lose_and_double_no_job(hub: Hub, egs: Egs) -> None:
+    """While it reads, asks, has its answer, or follows the output; the command that is given again is another one."""
+    run = ("run", *BOX, "--name")
+    for number, wait_s in enumerate((0.1, 0.3, 0.6, 1.0, 2.0)):
+        filing = egs.start(*run, f"killed-{number}", "--", "torchrun", "train.py")
+        time.sleep(wait_s)
+        filing.kill()
+        filing.communicate()
+    hub.process.signal(signal.SIGSTOP)
+    filing = egs.start(*run, "unanswered", "--", "torchrun", "train.py")
+    wait_for("its request", lambda: has_socket(filing.pid), within_s=START_S)
+    filing.kill()
+    filing.communicate()
+    hub.process.signal(signal.SIGCONT)
+
+    left = egs.start(*run, "left", "--", "torchrun", "train.py")
+    assert left.stdout
+    left.stdout.readline()
+    left.kill()
+    left.communicate()
+
+    following = egs.start(*run, "followed", "--", "torchrun", "train.py")
+    out = following.stdout
+    assert out
+    wait_for("its output", lambda: "step 2 of 20" in out.readline(), within_s=START_S)
+    hub.process.kill()
+    hub.start()
+    text = following.communicate(timeout=START_S)[0]
+
+    if following.returncode == UNREACHABLE:  # a hub that is away for long is told, with what to do
+        assert "egs job watch followed" in text
+        text = egs.run("job", "watch", "followed")
+    else:
+        assert (following.returncode, text.count("step 20 of 20\n")) == (0, 1), text
+    assert "followed is SUCCEEDED." in text
+    names = [job["name"] for job in hub.ada.get("/jobs/?page_size=50")["results"]]
+    assert len(names) == len(set(names)), "each at most once"
+    assert {"left", "followed"} <= set(names)
+    for name in names:
+        wait_for(f"the end of {name}", lambda name=name: state_of(hub, name) == "SUCCEEDED", within_s=START_S)
+    hub.end_all()
+
+
+def state_of(hub: Hub, name: str) -> str:
+    (job,) = (each for each in hub.ada.get("/jobs/?page_size=50")["results"] if each["name"] == name)
+    return str(job["state"])

@@ -19,7 +19,7 @@ from protocol.tenancy.notebooks import IngressWay
 from protocol.tenancy.workloads import Workload, WorkloadPhase, WorkloadSeen
 from tests.client.kubelet import HOST, at_hand, kubelet, lab
 from tests.kube.cluster import Cluster, Object
-from tests.kube.site import AGENT, Site, ended, moved_in
+from tests.kube.site import AGENT, Site, ended, member, moved_in
 from tests.kube.wire import tls_of, url_of
 from worker_agent.cluster.base import Unavailable
 from worker_agent.hub.workloads import BoxJob
@@ -160,7 +160,7 @@ def test_a_failure_names_the_pod_and_its_exit_code(runner: Runner) -> None:
     assert runner.until(WorkloadPhase.FAILED).message == "Pod 1 ended with exit code 137 (OOMKilled)."
     # Members and operators clear away what has ended; the API server itself leaves out its grace period.
     path = f"/api/v1/namespaces/{runner.slice}/pods/{bad['metadata']['name']}"
-    runner.site.cluster.wire.call("DELETE", path, user=member(runner.site, runner.slice, "user"))
+    runner.site.cluster.wire.call("DELETE", path, user=member(runner.site.cluster, runner.slice, "user"))
     closed(runner, box)
     runner.gone()
 
@@ -309,23 +309,6 @@ def may(site: Site, user: str, verb: str, resource: str, namespace: str) -> bool
     return bool(site.cluster.wire.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)["status"]["allowed"])
 
 
-def member(site: Site, namespace: str, role: str) -> str:
-    """A service account with a role of a workspace there."""
-    about = {"name": role, "namespace": namespace}
-    group = "rbac.authorization.k8s.io"
-    site.cluster.apply(
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about},
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "RoleBinding",
-            "metadata": about,
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": cluster_names.role_of(role)},
-            "subjects": [{"kind": "ServiceAccount", **about}],
-        },
-    )
-    return f"system:serviceaccount:{namespace}:{role}"
-
-
 def notebook(runner: Runner, gpr_id: str, token: str) -> Workload:
     work = runner.wants(gpr_id, kind="Notebook", command=(), token=token, name="lab-1")
     runner.until(WorkloadPhase.RUNNING, holds=lambda seen: seen.pods_running == 1)
@@ -351,7 +334,7 @@ def test_a_notebook_has_its_pod_its_service_and_its_token_in_the_workspace_and_n
     assert site.cluster.get("ingress", "lab-1", namespace=space) is not None
     assert "s3cret" not in str((pod, service, runner.jobs()))
     assert not any(may(site, AGENT, verb, "secrets", space) for verb in ("get", "list", "watch", "delete"))
-    user, viewer = member(site, space, "user"), member(site, space, "viewer")
+    user, viewer = member(site.cluster, space, "user"), member(site.cluster, space, "viewer")
     assert [may(site, who, verb, "pods/portforward", space) for who in (user, viewer) for verb in ("get", "create")] == [
         True,
         True,
@@ -403,7 +386,7 @@ def test_a_member_reaches_the_notebook_through_the_api_server_and_a_viewer_does_
     (pod,) = site.running(space)
 
     def access_of(role: str) -> Access:
-        member(site, space, role)
+        member(site.cluster, space, role)
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
         token = site.cluster.wire.call("POST", f"/api/v1/namespaces/{space}/serviceaccounts/{role}/token", body)["status"]["token"]
         return Access(url_of(site.cluster.kubeconfig), tls_of(site.cluster.folder), token)

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from protocol import cluster_names
 from protocol.tenancy.cluster_requests import ClusterRequestSpec, ClusterRequestState, JobAsk, JobProgress
 from tests.kube.cluster import Cluster, KubeError, Object
 from tests.kube.requests.counter import Counter
+from tests.kube.site import member
+from tests.kube.wire import MERGE
 
 JOB: Object = {"shape": "H100-80GB", "duration": "2h", "image": "a/b:1"}
 
@@ -127,3 +130,46 @@ def test_what_runs_cannot_be_changed(counter: Counter) -> None:
         with pytest.raises(KubeError, match="only priority, duration and earlyRelease can be changed"):
             counter.patch("gpujob", "train", {"spec": spec})
     counter.patch("gpujob", "train", {"spec": {"duration": "3h", "priority": 150}})
+
+
+@pytest.mark.rotates
+def test_what_a_tenant_writes_beside_the_spec_moves_nobody_else(counter: Counter) -> None:
+    """Names as long as Kubernetes has them, finalizers, owners, a template that is not there, marks and a status of EGS."""
+    user = member(counter.cluster, counter.namespace, "user")
+    path = f"/apis/egs.io/v1alpha1/namespaces/{counter.namespace}/gpujobs"
+
+    def tries(method: str, sub: str, body: Object, words: str) -> None:
+        with pytest.raises(KubeError) as refused:
+            counter.cluster.wire.call(method, f"{path}{sub}", body, user=user, **({"type_": MERGE} if method == "PATCH" else {}))
+        assert words in str(refused.value)
+
+    for key in (cluster_names.AUTO, cluster_names.HUB_TEMPLATE, cluster_names.REQUESTER):
+        posing = job()
+        posing["metadata"]["annotations"] = {key: "theirs"}
+        tries("POST", "", posing, "annotation")
+    tries("POST", "", job(duration=["1h"], nodes="many", retries=-1), "spec.nodes")
+    tries("POST", "", job(env={"A": "x" * 2_000_000}), "spec.env.A")
+
+    long = "a" * 253
+    stays, owned = job("stays"), job("owned")
+    stays["metadata"]["finalizers"] = ["own.io/stay"]
+    owner = {"apiVersion": "egs.io/v1alpha1", "kind": "GPUJob", "name": "theirs", "uid": "00000000-0000-0000-0000-000000000000"}
+    owned["metadata"]["ownerReferences"] = [owner]
+    for each in (job(long), stays, owned, job("absent", template="theirs")):
+        counter.cluster.wire.call("POST", path, each, user=user)
+    counter.until("the long one", lambda: counter.claims(long))
+    counter.until("the one that stays", lambda: counter.status("stays", "gpujob").get("state") == "QUEUED")
+    counter.until("the reason", lambda: counter.condition("Accepted", "absent", "gpujob") == ("False", "TemplateNotFound"))
+    tries("PATCH", f"/{long}/status", {"status": {"state": "ACTIVE", "gprID": "theirs"}}, "cannot patch")
+    assert counter.claims("stays")[0].requester == user
+    assert not counter.claims("absent")
+
+    counter.cluster.wire.call("DELETE", f"{path}/stays", user=user)
+    uid = counter.found("stays", "gpujob")["metadata"]["uid"]
+    counter.until("its end is told", lambda: [claim for claim in counter.told if claim.uid == uid and claim.is_gone])
+    counter.until(
+        "Kubernetes clears away what has no owner", lambda: counter.cluster.get("gpujob", "owned", namespace=counter.namespace) is None
+    )
+    counter.for_a_while()
+    assert not [claim for claim in counter.told if claim.namespace not in ("", counter.namespace)]
+    counter.patch("gpujob", "stays", {"metadata": {"finalizers": None}})
