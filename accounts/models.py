@@ -53,6 +53,7 @@ class User(AbstractBaseUser):
     role = models.CharField(max_length=7, choices=PlatformRole.choices, default=PlatformRole.MEMBER)
     role_source = models.CharField(max_length=6, choices=RoleSource.choices, default=RoleSource.NOBODY, help_text="Who gave the role.")
     is_active = models.BooleanField(default=True, help_text="Disabled people cannot sign in, and their tokens do not work.")
+    is_service = models.BooleanField(default=False, help_text="A program of one workspace; it signs in to no page.")
     created_at = models.DateTimeField()
 
     # The token of this request, if it has one. Never stored.

@@ -45,7 +45,7 @@ def session_open_by_token(request: HttpRequest, *, plain: str, now: datetime) ->
     if not may_sign_in(address):
         raise TooManyTries("Too many tokens from your address were refused. Try again in a minute.")
     token = token_authenticate(plain=plain, address=address, now=now)
-    if token is None or not token.allows(Scope.READ):
+    if token is None or not token.allows(Scope.READ) or token.user.is_service:
         sign_in_refused("with a token that was not accepted", address=address, now=now)
         return False
     session_open(request, proof=Proof(token=token), now=now)

@@ -45,6 +45,7 @@ from slices.invitations.api import InvitationViewSet, SliceInvitationViewSet
 from slices.kubeconfigs.api import KubeconfigViewSet
 from slices.namespaces.api import NamespaceViewSet
 from slices.roles.api import ProjectAdminViewSet, SliceGroupViewSet
+from slices.service_accounts.api import ServiceAccountViewSet, ServiceTokenViewSet
 from slices.workspace_requests.api import WorkspaceRequestViewSet
 
 ApiViewSet.post_once = post_once
@@ -63,6 +64,8 @@ router.register("templates", TemplateViewSet, basename="template")
 router.register("projects", ProjectViewSet, basename="project")
 router.register("slices", SliceViewSet, basename="slice")
 router.register("slices/(?P<slice>[^/]+)/members", MemberViewSet, basename="slice-member")
+router.register("slices/(?P<slice>[^/]+)/service-accounts", ServiceAccountViewSet, basename="service-account")
+router.register("slices/(?P<slice>[^/]+)/service-accounts/(?P<account>[^/]+)/tokens", ServiceTokenViewSet, basename="service-account-token")
 router.register("slices/(?P<slice>[^/]+)/invitations", SliceInvitationViewSet, basename="slice-invitation")
 router.register("invitations", InvitationViewSet, basename="invitation")
 router.register("slices/(?P<slice>[^/]+)/namespaces", NamespaceViewSet, basename="slice-namespace")

@@ -214,6 +214,7 @@ SPECTACULAR_SETTINGS = {
         "DigestEnum": "journal.models.Digest",
         "DeliveryStateEnum": "journal.models.DeliveryState",
         "RoleEnum": "slices.models.Role",
+        "ServiceRoleEnum": "slices.models.ROLES_OF_SERVICES",
         "PlatformRoleEnum": "accounts.models.PlatformRole",
         "GroupRoleEnum": "accounts.models.ROLES_OF_GROUPS",
         "ScopeEnum": "accounts.models.Scope",

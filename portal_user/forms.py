@@ -50,7 +50,7 @@ from portal_shared.forms.fields import (
 from portal_shared.forms.refusals import refusal_of
 from portal_user.as_api import creation_body
 from protocol.manifests.text import documents_read
-from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Role, Slice
+from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, ROLES_OF_SERVICES, Role, Slice
 
 NUMBER_MAX = 2**31 - 1
 AFTER_HINT = "Name or id of a request of this project, or of a workspace of yours."
@@ -87,6 +87,15 @@ class ServiceForm(forms.Form):
 
 class MemberRoleForm(ServiceForm):
     role = forms.ChoiceField(label="Role", choices=Role.choices, initial=Role.EDITOR)
+
+
+class ProgramRoleForm(ServiceForm):
+    role = forms.ChoiceField(label="Role", choices=ROLES_OF_SERVICES, initial=Role.EDITOR)
+
+
+class ProgramForm(ProgramRoleForm):
+    name = PlainTextField(label="Name", max_length=63, help_text="The workspace's name precedes it, as in vision:nightly.")
+    field_order = ("name", "role")
 
 
 class InviteForm(MemberRoleForm):

@@ -26,7 +26,7 @@ from portal_user.views import (
     templates,
     usage,
 )
-from portal_user.views.tenants import access, people, tenancy, workspace_requests, workspaces
+from portal_user.views.tenants import access, people, service_accounts, tenancy, workspace_requests, workspaces
 
 PORTAL: Final = Portal(
     "user", prefix="", request_page="gpr", is_admin=False, shell_of=lambda request, nav: Shell.user(request, page=nav), guard=signed_in
@@ -67,6 +67,17 @@ urlpatterns: list[URLPattern] = [
     path("workspaces/<str:slice>/people/invitations/<uuid:pk>/withdraw/", people.withdraw, name="member-invitation-withdraw"),
     path("workspaces/<str:slice>/people/groups/add/", people.add_group, name="member-group-add"),
     path("workspaces/<str:slice>/people/groups/<uuid:pk>/remove/", people.remove_group, name="member-group-remove"),
+    path("workspaces/<str:slice>/service-accounts/add/", service_accounts.add, name="service-account-add"),
+    path("workspaces/<str:slice>/service-accounts/<uuid:pk>/", service_accounts.service_account, name="service-account"),
+    path("workspaces/<str:slice>/service-accounts/<uuid:pk>/role/", service_accounts.role, name="service-account-role"),
+    path("workspaces/<str:slice>/service-accounts/<uuid:pk>/disable/", service_accounts.disable, name="service-account-disable"),
+    path("workspaces/<str:slice>/service-accounts/<uuid:pk>/enable/", service_accounts.enable, name="service-account-enable"),
+    path("workspaces/<str:slice>/service-accounts/<uuid:pk>/tokens/new/", service_accounts.token_new, name="service-token-new"),
+    path(
+        "workspaces/<str:slice>/service-accounts/<uuid:pk>/tokens/<uuid:token>/revoke/",
+        service_accounts.token_end,
+        name="service-token-revoke",
+    ),
     path("workspaces/<str:slice>/create/", create.create, name="gpr-create"),
     path("workspaces/<str:slice>/offers/", create.offers, name="gpr-offers"),
     path("workspaces/<str:slice>/bookings/", bookings.bookings, name="bookings"),

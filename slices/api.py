@@ -233,7 +233,7 @@ class MemberViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceScope
     lookup_url_kwarg = "user"
 
     def get_queryset(self) -> QuerySet[Membership]:
-        return self.slice().memberships.select_related("user")
+        return self.slice().memberships.filter(user__is_service=False).select_related("user")
 
     def get_object(self) -> Membership:
         membership = self.get_queryset().filter(is_object(self.kwargs["user"], path="user")).first()

@@ -132,11 +132,11 @@ def kubeconfig_for(actor: User, slice_: Slice, kubeconfig_id: str | UUID, *, wri
     return row
 
 
-def kubeconfig_behind(slice_: Slice, cluster: Cluster, username: str) -> Kubeconfig | None:
-    """The kubeconfig of this Kubernetes user name, if the slice has it."""
+def kubeconfig_behind(cluster: Cluster, username: str) -> Kubeconfig | None:
+    """The kubeconfig of this Kubernetes user name, of whatever workspace."""
     *_, account = username.rpartition(":")
     id_ = id_of(account.removeprefix(account_of("")))
-    row = slice_.kubeconfigs.select_related("user").filter(pk=id_, cluster=cluster).first() if id_ else None
+    row = Kubeconfig.objects.select_related("user").filter(pk=id_, cluster=cluster).first() if id_ else None
     if row is None:
         return None
     # Older installations kept accounts in the workspace's namespace. The policy egs-workspace refuses tokens for such names there.

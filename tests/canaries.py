@@ -20,7 +20,7 @@ SHAPED: Final = re.compile(
 SHOWN_ONCE: Final = re.compile(
     r"/api/v1/(tokens/(.+/rotate/)?|device-logins/(take/)?|clusters/.+/join-token/|channels/(.+/replace-key/)?|slices/.+/kubeconfig/.+/read/|manifests/apply/)"
     r"|/agent/v1/.+|/setup/.*|/account/tokens/new/|/admin/clusters/.+/join-token/|/channels/new/webhook/|/channels/.+/replace-key/"
-    r"|/workspaces/.+/access/.+/"
+    r"|/workspaces/.+/access/.+/|/workspaces/.+/service-accounts/.+/tokens/new/|/api/v1/slices/.+/service-accounts/.+/tokens/(.+/rotate/)?"
 )
 LEAST_CHARS: Final = 16
 LEAKS: Final[list[str]] = []

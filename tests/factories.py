@@ -55,7 +55,7 @@ def user(name: str, *, is_admin: bool = False) -> User:
 def token(of: User, *scopes: Scope, life: timedelta = timedelta(hours=1), slices: Sequence[str] = ()) -> str:
     """The secret of a new token; without scopes: all that its user may have."""
     chosen = scopes or (tuple(Scope) if of.role != PlatformRole.MEMBER else MEMBER_SCOPES)
-    return token_create(user=of, terms=TokenTerms(name="test", scopes=chosen, life=life, slices=slices), now=db_now()).plain
+    return token_create(user=of, terms=TokenTerms(name="test", scopes=chosen, life=life, slices=slices), actor=of, now=db_now()).plain
 
 
 def login(of: User, *scopes: Scope) -> Login:

@@ -155,7 +155,7 @@ def _take(row: DeviceLogin, now: datetime) -> NewToken:
         networks=row.networks,
         slices=row.slices,
     )
-    made = token_create(user=user, terms=terms, now=now)
+    made = token_create(user=user, terms=terms, actor=user, now=now)
     taken = DeviceLogin.objects.filter(pk=row.pk, state=DeviceLoginState.CONFIRMED)
     if not taken.update(state=DeviceLoginState.USED, token=made.token):
         raise InvalidGrant("This sign-in was used meanwhile. Start again: egs login")

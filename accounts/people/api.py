@@ -48,7 +48,7 @@ class UserSerializer(ModelOutputSerializer[User]):
 
     class Meta:
         model = User
-        fields = ["id", "name", "email", "role", "role_source", "is_active", "created_at", "identities"]
+        fields = ["id", "name", "email", "role", "role_source", "is_active", "is_service", "created_at", "identities"]
         read_only_fields = fields
 
 

@@ -23,23 +23,36 @@ def when_groups_change(listener: GroupsListener) -> None:
 
 
 @transaction.atomic
-def user_create(*, name: str, now: datetime, email: str = "", role: PlatformRole = PlatformRole.MEMBER, actor: User | None = None) -> User:
+def user_create(
+    *,
+    name: str,
+    now: datetime,
+    email: str = "",
+    role: PlatformRole = PlatformRole.MEMBER,
+    is_service: bool = False,
+    actor: User | None = None,
+) -> User:
     """Raises NameTaken."""
     source = RoleSource.NOBODY if role == PlatformRole.MEMBER else RoleSource.HAND
-    user = User(name=name, email=email, role=role, role_source=source, created_at=now)
+    user = User(name=name, email=email, role=role, role_source=source, is_service=is_service, created_at=now)
     user.set_unusable_password()
     try:
         with transaction.atomic():
             user.save(force_insert=True)
     except IntegrityError:
         raise NameTaken(f"There is already a user named {name}. Choose another name.") from None
-    report(AccountChange("user.created", f"{name} was added as {PlatformRole(role).label.lower()}.", actor, now))
+    what = "service account" if is_service else PlatformRole(role).label.lower()
+    report(AccountChange("user.created", f"{name} was added as {what}.", actor, now))
     return user
 
 
 @transaction.atomic
 def user_set_role(*, user: User, role: PlatformRole, actor: User | None, now: datetime) -> None:
-    """Raises Conflict when no administrator would be left. The role then stays, whatever groups the person is in."""
+    """Raises Conflict for a service account, or when no administrator would be left. The role then stays, whatever groups the person is
+    in.
+    """
+    if user.is_service:
+        raise Conflict("A service account has a role in its workspace alone.")
     _lock_roles()
     User.objects.filter(pk=user.pk).update(role_source=RoleSource.HAND)
     _role_to(user, role, actor=actor, now=now)
@@ -47,7 +60,7 @@ def user_set_role(*, user: User, role: PlatformRole, actor: User | None, now: da
 
 
 @transaction.atomic
-def user_disable(*, user: User, actor: User, now: datetime) -> None:
+def user_disable(*, user: User, actor: User | None, now: datetime) -> None:
     """The person's tokens, sessions and sockets stop at once. Raises Conflict when no administrator would be left."""
     _lock_roles()
     if User.objects.filter(pk=user.pk, is_active=True).update(is_active=False):

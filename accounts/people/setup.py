@@ -13,7 +13,7 @@ from django.db import transaction
 
 from accounts.models import PlatformRole, Scope, User
 from accounts.people.services import user_create
-from accounts.tokens.services import NewToken, TokenTerms, token_create
+from accounts.tokens.services import NewToken, token_issue
 from core.errors import NotAllowed
 from core.locks import transaction_lock
 
@@ -41,4 +41,4 @@ def administrator_set_up(*, token: str, name: str, now: datetime) -> NewToken:
     if is_set_up():
         raise NotAllowed("EGS has an administrator already. Ask one to add you.")
     user = user_create(name=name, role=PlatformRole.ADMIN, now=now)
-    return token_create(user=user, terms=TokenTerms(name="first", scopes=list(Scope), life=TOKEN_LIFE), now=now)
+    return token_issue(user=user, name="first", scopes=list(Scope), life=TOKEN_LIFE, now=now)

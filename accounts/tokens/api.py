@@ -58,13 +58,16 @@ class Network(serializers.CharField):
             raise serializers.ValidationError("Must be an address or a network, e.g. 10.0.0.0/8.") from None
 
 
-class TokenCreate(StrictSerializer):
+class TokenBody(StrictSerializer):
     name = Text(max_length=63)
-    scopes = serializers.ListField(child=serializers.ChoiceField(choices=Scope.choices), allow_empty=False, max_length=8)
     expires_in_s = WholeNumber(min_value=1, max_value=LIFE_MAX_S, required=False, help_text="Default: 90 days.")
     networks = serializers.ListField(
         child=Network(), required=False, max_length=20, help_text="Addresses or networks that may use it, e.g. 10.0.0.0/8; none: all."
     )
+
+
+class TokenCreate(TokenBody):
+    scopes = serializers.ListField(child=serializers.ChoiceField(choices=Scope.choices), allow_empty=False, max_length=8)
     slices = serializers.ListField(
         child=Id(), required=False, max_length=50, help_text="Ids of workspaces that it is bound to; none: all of its user's."
     )
@@ -101,30 +104,30 @@ class TokenViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
     def create(self, request: Request) -> Response:
         data = self.body(TokenCreate)
         bounds = {name: data[name] for name in ("networks", "slices") if name in data}
-        terms = TokenTerms(name=data["name"], scopes=data["scopes"], life=_life(data), **bounds)
-        issued = token_create(user=actor_of(request), terms=terms, now=self.now)
-        return self._answer(issued.token, plain=issued.plain)
+        terms = TokenTerms(name=data["name"], scopes=data["scopes"], life=life_of(data), **bounds)
+        issued = token_create(user=actor_of(request), terms=terms, actor=actor_of(request), now=self.now)
+        return self.answer(issued.token, plain=issued.plain)
 
     @extend_schema(request=TokenRotation, responses={201: NewTokenSerializer})
     @action(detail=True, methods=["post"])
-    def rotate(self, request: Request, ref: str) -> Response:
+    def rotate(self, request: Request, ref: str, **kwargs: Any) -> Response:
         """Make a new token with the same terms. The old one ends a little later, so that programs can change over without a gap."""
         overlap = timedelta(seconds=self.body(TokenRotation).get("overlap_s", OVERLAP_S))
         issued = token_rotate(token=self.get_object(), overlap=overlap, actor=actor_of(request), now=self.now)
-        return self._answer(issued.token, plain=issued.plain)
+        return self.answer(issued.token, plain=issued.plain)
 
     def replay(self, object_id: UUID | None) -> Response:
-        return self._answer(one_by_reference(self.get_queryset(), str(object_id), what="token"), plain=None)
+        return self.answer(one_by_reference(self.get_queryset(), str(object_id), what="token"), plain=None)
 
-    def _answer(self, token: ApiToken, *, plain: str | None) -> Response:
+    def answer(self, token: ApiToken, *, plain: str | None) -> Response:
         return Response(NewTokenSerializer(token, context={"plain": plain}).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(responses={204: None})
-    def destroy(self, request: Request, ref: str) -> Response:
+    def destroy(self, request: Request, ref: str, **kwargs: Any) -> Response:
         """Revoke the token at once. It stays in the list."""
         token_revoke(token=self.get_object(), actor=actor_of(request), now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-def _life(data: dict[str, Any]) -> timedelta:
+def life_of(data: dict[str, Any]) -> timedelta:
     return timedelta(seconds=data["expires_in_s"]) if "expires_in_s" in data else settings.EGS_TOKEN_LIFE

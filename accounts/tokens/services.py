@@ -40,13 +40,13 @@ class TokenTerms:
 
 
 def token_issue(*, user: User, name: str, scopes: Sequence[Scope], life: timedelta, now: datetime) -> NewToken:
-    return token_create(user=user, terms=TokenTerms(name=name, scopes=scopes, life=life), now=now)
+    return token_create(user=user, terms=TokenTerms(name=name, scopes=scopes, life=life), actor=user, now=now)
 
 
 @transaction.atomic
-def token_create(*, user: User, terms: TokenTerms, now: datetime) -> NewToken:
-    """Raises InvalidInput, or NotAllowed for a token that may do more than the user may now."""
-    _check_terms(user, terms)
+def token_create(*, user: User, terms: TokenTerms, actor: User, now: datetime) -> NewToken:
+    """Raises InvalidInput, or NotAllowed for a token that may do more than the user, or the actor, may now."""
+    _check_terms(user, terms, actor)
     minted = token_mint(TokenKind.USER)
     token = ApiToken.objects.create(
         user=user,
@@ -61,7 +61,7 @@ def token_create(*, user: User, terms: TokenTerms, now: datetime) -> NewToken:
         expires_at=now + terms.life,
     )
     text = f"A token of {user.name} was issued: {token.name} ({minted.key_id}), for {', '.join(token.scopes)}."
-    report(AccountChange("token.issued", text, user, now))
+    report(AccountChange("token.issued", text, actor, now))
     return NewToken(token, minted.plain)
 
 
@@ -80,19 +80,20 @@ def token_rotate(*, token: ApiToken, overlap: timedelta, actor: User, now: datet
         networks=token.networks,
         slices=token.slices,
     )
-    made = token_create(user=actor, terms=terms, now=now)
+    made = token_create(user=token.user, terms=terms, actor=actor, now=now)
     ApiToken.objects.filter(pk=token.pk).update(expires_at=min(token.expires_at, now + overlap))
     return made
 
 
-def _check_terms(user: User, terms: TokenTerms) -> None:
+def _check_terms(user: User, terms: TokenTerms, actor: User) -> None:
     if not terms.scopes or not set(terms.scopes) <= set(Scope):
         raise InvalidInput({"scopes": [f"Choose one or more of {', '.join(Scope.values)}."]})
     if Scope.ADMIN in terms.scopes and not is_overseer(user):
         raise NotAllowed("Only the token of an administrator or an auditor may have the scope admin.")
     if Scope.ADMIN in terms.scopes and terms.slices:
         raise InvalidInput({"slices": ["A token with the scope admin is not bound to workspaces."]})
-    if user.credential is not None and not user.credential.covers(scopes=terms.scopes, slices=terms.slices, networks=terms.networks):
+    used = actor.credential
+    if used is not None and not used.covers(scopes=terms.scopes, slices=terms.slices, networks=terms.networks):
         raise NotAllowed(BEYOND)
     if not timedelta(0) < terms.life <= settings.EGS_TOKEN_LIFE_MAX:
         raise InvalidInput({"expires_in_s": [f"Between 1 and {int(settings.EGS_TOKEN_LIFE_MAX.total_seconds())} seconds."]})
@@ -105,7 +106,7 @@ def token_revoke(*, token: ApiToken, actor: User, now: datetime) -> None:
     if used is not None and not used.covers(scopes=token.scopes, slices=token.slices, networks=token.networks):
         raise NotAllowed(BEYOND)
     if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
-        report(AccountChange("token.revoked", f"A token of {token.user.name} was revoked: {token.name} ({token.key_id}).", token.user, now))
+        report(AccountChange("token.revoked", f"A token of {token.user.name} was revoked: {token.name} ({token.key_id}).", actor, now))
 
 
 def token_authenticate(*, plain: str, address: str, now: datetime) -> ApiToken | None:

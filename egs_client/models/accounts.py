@@ -43,21 +43,6 @@ class Login(Struct, kw_only=True):
     expires_at: datetime
 
 
-class NewToken(Struct, kw_only=True):
-    id: str
-    name: str
-    key_id: str
-    scopes: list[str]
-    networks: Any
-    slices: Any
-    created_at: datetime
-    expires_at: datetime
-    last_used_at: datetime | None
-    last_address: str
-    revoked_at: datetime | None
-    token: str | None
-
-
 class SignIn(Struct, kw_only=True):
     ways: list[str]
 
@@ -69,5 +54,6 @@ class User(Struct, kw_only=True):
     role: str
     role_source: str
     is_active: bool
+    is_service: bool
     created_at: datetime
     identities: list[Identity]

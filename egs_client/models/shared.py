@@ -33,6 +33,21 @@ class Holder(Struct, kw_only=True):
     ends_at: datetime
 
 
+class NewToken(Struct, kw_only=True):
+    id: str
+    name: str
+    key_id: str
+    scopes: list[str]
+    networks: Any
+    slices: Any
+    created_at: datetime
+    expires_at: datetime
+    last_used_at: datetime | None
+    last_address: str
+    revoked_at: datetime | None
+    token: str | None
+
+
 class Step(Struct, kw_only=True):
     id: str
     name: str

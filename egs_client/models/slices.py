@@ -144,6 +144,17 @@ class ProjectAdmin(Struct, kw_only=True):
     created_at: datetime
 
 
+class ServiceAccount(Struct, kw_only=True):
+    id: str
+    name: str
+    role: str | None
+    is_active: bool
+    cluster: str | None = None
+    cluster_user: str
+    created_by: str | None = None
+    created_at: datetime
+
+
 class Slice(Struct, kw_only=True):
     id: str
     name: str

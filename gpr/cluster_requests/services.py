@@ -46,6 +46,7 @@ from inventory.services.clusters import desired_set_changed
 from journal.models import Event
 from journal.services import events_record
 from protocol.agents.sync import IdleRelease
+from protocol.cluster_names import ACCOUNTS, AGENT, NAMESPACE
 from protocol.tenancy.cluster_requests import (
     AutoTemplate,
     ClusterRequest,
@@ -61,11 +62,13 @@ from protocol.tenancy.waiting_pods import JobFailed
 from protocol.tenancy.workloads import LogAsk, LogChunk, Workload, WorkloadSeen
 from protocol.tenancy.workspaces import BindingState
 from slices.models import KubeconfigState, Namespace, Slice
-from slices.selectors import first_owner, kubeconfig_behind
+from slices.selectors import first_owner, kubeconfig_behind, slices_visible_to_members
+from slices.service_accounts.services import PREFIX, service_account_met
 
 log = structlog.get_logger(__name__)
 
 S = GprState
+AGENT_USER = f"{PREFIX}{NAMESPACE}:{AGENT}"  # makes objects for waiting pods
 # Object field names that are not just the camel case of the request field.
 OBJECT_FIELDS = {"duration_s": "duration", "idle_timeout_s": "idleTimeout", "min_gpu_memory_gib": "minGpuMemoryGiB"}
 # Request field names that differ from those of the protocol.
@@ -183,7 +186,7 @@ def _file(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -
             if request.uid in filed:
                 answers[request.uid] = _answer_of(filed[request.uid], request)
                 continue
-            actor, spec, what = _ask_of(cluster, request)
+            actor, spec, what = _ask_of(cluster, request, now)
         except EgsError as error:
             answers[request.uid] = _refused(request, error)
             continue
@@ -198,7 +201,7 @@ def _file(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -
     return [answers[request.uid] for request in requests]
 
 
-def _ask_of(cluster: Cluster, request: ClusterRequest) -> tuple[User, GprSpec, JobSpec | None]:
+def _ask_of(cluster: Cluster, request: ClusterRequest, now: datetime) -> tuple[User, GprSpec, JobSpec | None]:
     """Returns for whom it is filed, what is requested, and what is to run there. Raises EgsError."""
     slice_ = _ready_slice(_namespace(cluster, request.namespace), request.namespace)
     if request.spec.workspace not in {"", slice_.name}:
@@ -206,7 +209,7 @@ def _ask_of(cluster: Cluster, request: ClusterRequest) -> tuple[User, GprSpec, J
         raise OtherWorkspace(f"This namespace is not of workspace {other}. Leave the workspace out, or use a namespace of its own.")
     if request.spec.early_release:
         raise InvalidInput({"early_release": ["Nothing has been filed that could be released. Make a new object without it."]})
-    actor = _owner_for(slice_, cluster, request)
+    actor = _owner_for(slice_, cluster, request, now)
     spec = _spec_of(request.name, request.spec, slice_, cluster, actor)
     if request.is_auto:
         _refuse_if_served(slice_, cluster)
@@ -226,13 +229,21 @@ def _what(asked: JobAsk, namespace: str) -> JobSpec:
     return JobSpec(**said, objects_wanted=objects_of_text(text) if text else [], namespace=namespace)
 
 
-def _owner_for(slice_: Slice, cluster: Cluster, request: ClusterRequest) -> User:
-    """The user who made the object, or else the slice's first owner. Raises NotAllowed or NoOwner."""
-    kubeconfig = kubeconfig_behind(slice_, cluster, request.requester)
+def _owner_for(slice_: Slice, cluster: Cluster, request: ClusterRequest, now: datetime) -> User:
+    """The person of its kubeconfig, or the service account itself. Requests of EGS, and of users whom EGS does not know, are the
+    workspace's first owner's. Raises NotAllowed, NoOwner or Conflict.
+    """
+    kubeconfig = kubeconfig_behind(cluster, request.requester)
     if kubeconfig is not None:
         if kubeconfig.state == KubeconfigState.REVOKED or not kubeconfig.user.is_active:
             raise NotAllowed("The kubeconfig by which this object was made has been revoked. Make it again with one that is good.")
+        if not slices_visible_to_members(kubeconfig.user).filter(pk=slice_.pk).exists():
+            raise NotAllowed(f"The kubeconfig by which this object was made is nobody's of workspace {slice_.name}.")
         return kubeconfig.user
+    if request.requester.startswith(f"{PREFIX}{ACCOUNTS}:"):
+        raise NotAllowed("The account by which this object was made is no kubeconfig of EGS any more. Make it again with one that is good.")
+    if request.requester.startswith(PREFIX) and request.requester != AGENT_USER:
+        return service_account_met(slice_=slice_, cluster=cluster, cluster_user=request.requester, now=now)
     owner = first_owner(slice_)
     if owner is None:
         raise NoOwner(f"Workspace {slice_.name} has no owner to file it for. Have an administrator give it one.")

@@ -17,6 +17,7 @@ from inventory.selectors import cluster_is_silent
 from journal.models import Event, Severity
 from journal.notices.periodic import Pace
 from journal.services import event_record
+from slices.notices import owners_of
 
 ENDS_SOON, RESTART, UNDECIDED = "gpr.ends_soon", "gpr.restart_promised", "gpr.undecided"
 REMINDED_SHARE: Final = 0.25  # of the time for a decision is left when the approvers are reminded
@@ -26,9 +27,12 @@ RESTART_NEWS: Final = timedelta(minutes=10)
 
 
 def requesters_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
-    """Returns the owner of each Event's GPR. Runs one query."""
-    owners = dict(Gpr.objects.filter(pk__in={event.gpr_id for event in events}).values_list("pk", "owner"))
-    return {event.pk: [owners[event.gpr_id]] for event in events if event.gpr_id in owners}
+    """Returns the owner of each Event's GPR; where a program is, which reads nothing, those of its workspace. Runs up to two queries."""
+    rows = Gpr.objects.filter(pk__in={event.gpr_id for event in events}).values_list("pk", "owner", "owner__is_service")
+    owners = {pk: owner for pk, owner, is_service in rows if not is_service}
+    found = {event.pk: [owners[event.gpr_id]] for event in events if event.gpr_id in owners}
+    programs = {pk for pk, _, is_service in rows if is_service}
+    return found | (owners_of([event for event in events if event.gpr_id in programs]) if programs else {})
 
 
 def ends_soon_record(*, now: datetime) -> None:

@@ -14,6 +14,7 @@ from accounts.oidc.providers import providers
 from accounts.sessions import live_logins
 from core.pages import words
 from core.request_origin import client_address
+from core.words import plural
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.shell import Shell
 
@@ -62,9 +63,10 @@ class TokenRow:
     revoke_url: str
 
     @classmethod
-    def of(cls, token: ApiToken, *, now: datetime, is_writable: bool) -> TokenRow:
+    def of(cls, token: ApiToken, *, now: datetime, revoke_url: str) -> TokenRow:
+        """`revoke_url`: empty where the reader may change nothing."""
         is_live = token.is_live(now)
-        bounds = [*token.networks, *([f"{len(token.slices)} of your workspaces"] if token.slices else [])]
+        bounds = [*token.networks, *([f"in {plural(len(token.slices), 'workspace')}"] if token.slices else [])]
         return cls(
             id=token.pk,
             name=token.name,
@@ -76,7 +78,7 @@ class TokenRow:
             expires_at=token.expires_at,
             word="Live" if is_live else "Revoked" if token.revoked_at else "Expired",
             css="good" if is_live else "soft",
-            revoke_url=reverse("token-revoke", args=[token.pk]) if is_live and is_writable else "",
+            revoke_url=revoke_url if is_live else "",
         )
 
 
@@ -100,7 +102,10 @@ class AccountPage:
         return cls(
             shell=Shell.user(request, page="account"),
             logins=rows,
-            tokens=tuple(TokenRow.of(token, now=request.now, is_writable=request.may_write) for token in tokens),
+            tokens=tuple(
+                TokenRow.of(token, now=request.now, revoke_url=reverse("token-revoke", args=[token.pk]) if request.may_write else "")
+                for token in tokens
+            ),
             identities=identities,
             link_urls=tuple(
                 (provider.label, reverse("oidc-link", args=[provider.key])) for provider in providers() if provider.issuer not in linked

@@ -55,7 +55,8 @@ def token_new(request: PageRequest) -> HttpResponse:
         return ask(request, question)
     if not form.is_valid():
         return ask(request, question, status=UNPROCESSABLE)
-    return _show(request, made=token_create(user=request.user, terms=_terms(request, **form.cleaned_data), now=request.now).plain)
+    terms = _terms(request, **form.cleaned_data)
+    return _show(request, made=token_create(user=request.user, terms=terms, actor=request.user, now=request.now).plain)
 
 
 @require_http_methods(["GET", "POST"])

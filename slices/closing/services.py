@@ -7,6 +7,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from accounts.models import User
+from accounts.people.services import user_disable
 from core.errors import Conflict
 from core.words import duration, utc
 from journal.hints import TICK, hint
@@ -147,6 +148,8 @@ def _give_back(slice_: Slice, now: datetime) -> None:
         namespace_unbind(namespace=namespace, actor=None, now=now)
     slice_.groups.all().delete()
     slice_.invitations.all().delete()
+    for account in slice_.service_accounts.filter(user__is_active=True).select_related("user"):
+        user_disable(user=account.user, actor=None, now=now)
     for membership in slice_.memberships.select_related("user"):
         member_take(slice_=slice_, user=membership.user, actor=None, now=now)
     for channel in Channel.objects.filter(slice=slice_):

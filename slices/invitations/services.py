@@ -31,7 +31,7 @@ OPEN_MAX: Final = 100  # per workspace
 
 def users_known_to(actor: User) -> QuerySet[User]:
     fellows = Membership.objects.filter(slice__in=slices_visible_to(actor))
-    return visible_rows(User.objects.filter(is_active=True), actor, Q(pk=actor.pk) | Q(pk__in=fellows.values("user")))
+    return visible_rows(User.objects.filter(is_active=True, is_service=False), actor, Q(pk=actor.pk) | Q(pk__in=fellows.values("user")))
 
 
 def invitations_of(user: User) -> QuerySet[Invitation]:
@@ -76,7 +76,7 @@ def member_add_or_invite(*, slice_: Slice, reference: str, role: Role, actor: Us
         return member_set(slice_=slice_, user=user, role=role, actor=actor, now=now)
     if slice_.invitations.exclude(name=reference).count() >= OPEN_MAX:
         raise Conflict(f"Workspace {slice_.name} has {OPEN_MAX} invitations open. Withdraw some of them first.")
-    invited = by_reference(User.objects.all(), reference)
+    invited = by_reference(User.objects.filter(is_service=False), reference)
     had = slice_.invitations.filter(name=reference).first()
     terms = {"role": role, "invited_by": actor, "user": invited, "created_at": now}
     made, _ = Invitation.objects.update_or_create(slice=slice_, name=reference, defaults=terms)

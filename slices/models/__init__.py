@@ -3,7 +3,7 @@
 from slices.models.kubeconfigs import LIVE_STATES, Kubeconfig, KubeconfigState
 from slices.models.limits import AtLimit, Budget, Period, Quota, TenantOwned
 from slices.models.namespaces import DETAIL_MAX_CHARS, NAMESPACE_STATES, PENDING, Namespace, Unbinding
-from slices.models.people import Deputy, Invitation, Membership, ProjectAdmin, Role, SliceGroup
+from slices.models.people import ROLES_OF_SERVICES, Deputy, Invitation, Membership, ProjectAdmin, Role, ServiceAccount, SliceGroup
 from slices.models.policies import PLATFORM_POLICY, Policy, PolicyVersion
 from slices.models.tenants import KUBECONFIG_MIN_S, PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Life, Project, Slice
 from slices.models.workspace_requests import RequestState, WorkspaceRequest
@@ -18,6 +18,7 @@ __all__ = [
     "PRIORITY_DEFAULT",
     "PRIORITY_MAX",
     "PRIORITY_MIN",
+    "ROLES_OF_SERVICES",
     "AtLimit",
     "Budget",
     "Deputy",
@@ -35,6 +36,7 @@ __all__ = [
     "Quota",
     "RequestState",
     "Role",
+    "ServiceAccount",
     "Slice",
     "SliceGroup",
     "TenantOwned",

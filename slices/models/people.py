@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
 
 from core.column_checks import column_checks
+from inventory.models import Cluster
 from slices.models.tenants import Project, Slice
 
 
@@ -15,6 +16,9 @@ class Role(models.TextChoices):
     OWNER = "owner", "Owner"  # manages members, namespaces and every GPR of the slice
     EDITOR = "editor", "Editor"  # manages own GPRs
     VIEWER = "viewer", "Viewer"
+
+
+ROLES_OF_SERVICES: Final = [(role.value, role.label) for role in (Role.VIEWER, Role.EDITOR)]  # a program owns no workspace
 
 
 @column_checks
@@ -32,6 +36,31 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user_id} is {self.role} of {self.slice_id}"
+
+
+@column_checks
+class ServiceAccount(models.Model):
+    """A program that acts in one workspace, by tokens or as a service account of a cluster. Its membership holds its role."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, primary_key=True, related_name="service_account")
+    slice = models.ForeignKey(Slice, on_delete=models.PROTECT, related_name="service_accounts")
+    cluster = models.ForeignKey(Cluster, null=True, blank=True, on_delete=models.PROTECT, related_name="+", help_text="Null: made in EGS.")
+    cluster_user = models.CharField(max_length=253, blank=True, help_text="Its user name in that cluster; empty: made in EGS.")
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["user__name"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["slice", "cluster", "cluster_user"], name="service_account_once_per_slice"),
+            models.CheckConstraint(
+                condition=Q(cluster=None, cluster_user="") | (Q(cluster__isnull=False) & ~Q(cluster_user="")),
+                name="service_account_of_cluster_or_tokens",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"service account {self.user_id} of {self.slice_id}"
 
 
 @column_checks

@@ -112,7 +112,7 @@ class ProjectAdminViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiV
     @extend_schema(request=ProjectAdminCreate, responses={201: ProjectAdminSerializer})
     def create(self, request: Request, project: str) -> Response:
         """Let a person run the project: he acts as an owner in all its workspaces, and decides on its requests."""
-        user = one_by_reference(User.objects.filter(is_active=True), self.body(ProjectAdminCreate)["user"], what="user")
+        user = one_by_reference(User.objects.filter(is_active=True, is_service=False), self.body(ProjectAdminCreate)["user"], what="user")
         row = project_admin_add(project=self._project(), user=user, actor=actor_of(request), now=self.now)
         return Response(ProjectAdminSerializer(row).data, status=status.HTTP_201_CREATED)
 

@@ -10,14 +10,17 @@ import msgspec
 import pytest
 
 from accounts.models import PlatformRole, User
+from accounts.policy import Verb, may
 from gpr.cluster_requests.services import cluster_requests_take
 from gpr.models import ClusterRequestRecord as ClaimRow
 from gpr.models import Gpr, GprState
+from gpr.notices.services import requesters_of
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.inputs import spec_of_create
 from gpr.requests.services import gpr_submit
 from gpr.requests.spec import NAME_MAX_CHARS
 from journal.models import Event
+from journal.notices.kinds import NoticeKind, Rule, To, rule_of
 from planner.engine import plan
 from protocol.agents.transport import Code
 from protocol.tenancy.cluster_requests import (
@@ -28,7 +31,9 @@ from protocol.tenancy.cluster_requests import (
     ModelParameter,
 )
 from protocol.tenancy.workspaces import BindingState
-from slices.models import KubeconfigState, Membership, Namespace, Role, Slice
+from slices.models import KubeconfigState, Membership, Namespace, Role, ServiceAccount, Slice
+from slices.selectors import own_slice_ids
+from slices.service_accounts.services import service_account_change
 from slices.services import member_set
 from tests import factories
 from tests.builders import SHAPE, make_slice, make_user, spec
@@ -196,27 +201,86 @@ def test_the_role_of_now_counts_and_not_that_of_when_the_object_was_made(stage: 
     assert stage.claim("train", requester=requester).reason == "not_allowed"
 
 
-@pytest.mark.parametrize(
-    "requester", ["", "kubernetes-admin", "system:serviceaccount:train:default", "system:serviceaccount:train:egs-nobody", "egs-"]
-)
-def test_what_others_make_is_the_first_owners(requester: str, stage: ClusterRequestStage) -> None:
+@pytest.mark.parametrize("requester", ["", "kubernetes-admin", "system:serviceaccount:egs-system:egs-agent", "egs-"])
+def test_what_egs_makes_itself_and_what_unknown_people_make_is_the_first_owners(requester: str, stage: ClusterRequestStage) -> None:
     member(stage, Role.OWNER)
 
     assert stage.filed("train", requester=requester).owner == stage.owner
 
 
-def test_an_account_of_another_workspace_is_nobody_here(stage: ClusterRequestStage) -> None:
+FLUX = "system:serviceaccount:flux-system:kustomize-controller"
+
+
+def test_a_service_account_of_the_cluster_counts_as_itself(stage: ClusterRequestStage) -> None:
+    """It is no owner: it may change what it filed, and nothing else. Owners hear of it once, and are told what happens to its requests."""
+    by_hand = stage.submit(name="by-hand")
+    gpr, again = stage.filed("train", requester=FLUX), stage.filed("tune", requester=FLUX)
+
+    program = gpr.owner
+    assert (program.name, again.owner) == (f"{stage.slice.name}:flux-system.kustomize-controller@{stage.cluster.name}"[:63], program)
+    assert (may(program, Verb.CHANGE, gpr), may(program, Verb.CHANGE, by_hand), may(program, Verb.MANAGE, stage.slice)) == (
+        True,
+        False,
+        False,
+    )
+    assert (may(stage.owner, Verb.CHANGE, gpr), may(member(stage, Role.EDITOR), Verb.CHANGE, gpr)) == (True, False)
+    met = Event.objects.get(kind="slice.service_account_met")
+    assert (FLUX in met.message, rule_of(met)) == (True, Rule(NoticeKind.WORKSPACE, To.OWNERS))
+    event = Event.objects.get(kind="gpr.claimed", gpr_id=gpr.pk)
+    assert (event.actor, requesters_of([event])) == (program, {event.pk: [stage.owner.pk]})
+
+
+@pytest.mark.parametrize("requester", ["system:serviceaccount:theirs:ci", "system:serviceaccount:train:default"])
+def test_a_service_account_is_the_same_name_and_another_program_in_another_workspace(requester: str, stage: ClusterRequestStage) -> None:
+    slice_, _ = neighbor(stage)
+    (here,) = stage.claims(claim("here", requester=requester))
+    (there,) = stage.claims(claim("there", namespace="theirs", requester=requester))
+
+    programs = [Gpr.objects.get(pk=answer.gpr_id).owner for answer in (here, there)]
+    assert programs[0] != programs[1]
+    assert [list(own_slice_ids(program).values_list("pk", flat=True)) for program in programs] == [[stage.slice.pk], [slice_.pk]]
+
+
+def test_owners_look_after_what_a_service_account_may_do(stage: ClusterRequestStage) -> None:
+    account = ServiceAccount.objects.get(user=stage.filed("train", requester=FLUX).owner)
+
+    service_account_change(account=account, role=Role.VIEWER, actor=stage.owner, now=stage.now)
+    assert stage.claim("as-viewer", requester=FLUX).reason == "not_allowed"
+    service_account_change(account=account, role=Role.EDITOR, is_active=False, actor=stage.owner, now=stage.now)
+    refused = stage.claim("disabled", requester=FLUX)
+    assert (refused.reason, "disabled" in refused.message) == ("not_allowed", True)
+    assert stage.claim("train", generation=2, requester=FLUX, duration="30m").reason == "not_allowed"
+    service_account_change(account=account, is_active=True, actor=stage.owner, now=stage.now)
+    assert stage.claim("again", requester=FLUX).verdict == TAKEN
+
+
+def test_a_workspace_meets_no_more_service_accounts_than_it_may_have(stage: ClusterRequestStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slices.service_accounts.services.MOST", 1)
+    first, second = (stage.claim(name, requester=f"system:serviceaccount:ci:{name}") for name in ("a", "b"))
+
+    assert (first.verdict, second.verdict, second.reason) == (TAKEN, REFUSED, "conflict")
+    assert not User.objects.filter(name__contains=":ci.b").exists()
+
+
+def test_a_kubeconfig_of_another_workspace_counts_as_its_person_who_has_to_be_a_member(stage: ClusterRequestStage) -> None:
     slice_, stranger = neighbor(stage)
     foreign = account(made(slice_, stage.cluster, stranger, at=stage.now))
 
-    assert stage.filed("train", requester=foreign).owner == stage.owner
+    answer = stage.claim("train", requester=foreign)
+    assert (answer.verdict, answer.reason, stranger.name in answer.message) == (REFUSED, "not_allowed", False)
+    member_set(slice_=stage.slice, user=stranger, role=Role.EDITOR, actor=None, now=stage.now)
+    assert stage.filed("train", requester=foreign).owner == stranger
 
 
-def test_an_account_counts_in_its_own_namespace_only(stage: ClusterRequestStage) -> None:
+def test_an_account_counts_as_a_kubeconfig_in_its_own_namespace_only(stage: ClusterRequestStage) -> None:
     """Anybody who may make accounts in another namespace could call one so."""
-    requester = stage.kubeconfig(member(stage, Role.EDITOR)).replace(":egs-accounts:", ":other:")
+    editor = member(stage, Role.EDITOR)
+    requester = stage.kubeconfig(editor)
 
-    assert stage.filed("train", requester=requester).owner == stage.owner
+    posing = stage.filed("train", requester=requester.replace(":egs-accounts:", ":other:")).owner
+    assert (posing.is_service, posing == editor) == (True, False)
+    unknown = stage.claim("tune", requester="system:serviceaccount:egs-accounts:egs-nobody")
+    assert (unknown.verdict, unknown.reason) == (REFUSED, "not_allowed")
 
 
 def test_by_a_kubeconfig_that_was_revoked_nothing_is_filed(stage: ClusterRequestStage) -> None:

@@ -22,11 +22,11 @@ class DeviceLogins(Resource):
         """
         return self.client.call("POST", "device-logins/", body={"name": name, "scope": scope}, kind=models.DeviceLogin)
 
-    def take(self, *, device_code: str) -> models.NewToken:
+    def take(self, *, device_code: str) -> shared.NewToken:
         """Take the token once the code is confirmed. Until then the code of the answer is `authorization_pending`; after `slow_down`
         wait 5 s longer each time. `access_denied`, `expired_token` and `invalid_grant` end it.
         """
-        return self.client.call("POST", "device-logins/take/", body={"device_code": device_code}, kind=models.NewToken)
+        return self.client.call("POST", "device-logins/take/", body={"device_code": device_code}, kind=shared.NewToken)
 
 
 class Logins(Resource):
@@ -95,7 +95,7 @@ class Tokens(Resource):
         networks: Sequence[str] | UnsetType = UNSET,
         slices: Sequence[str] | UnsetType = UNSET,
         idempotency_key: str | None = None,
-    ) -> models.NewToken:
+    ) -> shared.NewToken:
         """POST tokens/
 
         expires_in_s: Default: 90 days.
@@ -105,10 +105,10 @@ class Tokens(Resource):
         return self.client.call(
             "POST",
             "tokens/",
-            body={"name": name, "scopes": scopes, "expires_in_s": expires_in_s, "networks": networks, "slices": slices},
+            body={"name": name, "expires_in_s": expires_in_s, "networks": networks, "scopes": scopes, "slices": slices},
             is_keyed=True,
             key=idempotency_key,
-            kind=models.NewToken,
+            kind=shared.NewToken,
         )
 
     def get(self, ref: str) -> shared.Token:
@@ -119,7 +119,7 @@ class Tokens(Resource):
         """Revoke the token at once. It stays in the list."""
         self.client.call("DELETE", f"tokens/{self.quoted(ref)}/", kind=type(None))
 
-    def rotate(self, ref: str, *, overlap_s: int | UnsetType = UNSET, idempotency_key: str | None = None) -> models.NewToken:
+    def rotate(self, ref: str, *, overlap_s: int | UnsetType = UNSET, idempotency_key: str | None = None) -> shared.NewToken:
         """Make a new token with the same terms. The old one ends a little later, so that programs can change over without a gap.
 
         overlap_s: The old token works so long; default: an hour.
@@ -130,7 +130,7 @@ class Tokens(Resource):
             body={"overlap_s": overlap_s},
             is_keyed=True,
             key=idempotency_key,
-            kind=models.NewToken,
+            kind=shared.NewToken,
         )
 
 

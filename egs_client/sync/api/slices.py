@@ -9,6 +9,7 @@ from typing import Literal
 
 from msgspec import UNSET, UnsetType
 
+from egs_client.models import shared
 from egs_client.models import slices as models
 from egs_client.sync.pages import Pages
 from egs_client.sync.resource import Resource
@@ -231,6 +232,10 @@ class Slices(Resource):
     @cached_property
     def namespaces(self) -> SlicesNamespaces:
         return SlicesNamespaces(self.client)
+
+    @cached_property
+    def service_accounts(self) -> SlicesServiceAccounts:
+        return SlicesServiceAccounts(self.client)
 
     def list(
         self, *, life: Sequence[Literal["archived", "open", "removed"]] | UnsetType = UNSET, page_size: int | UnsetType = UNSET
@@ -553,6 +558,122 @@ class SlicesNamespaces(Resource):
             is_keyed=True,
             key=idempotency_key,
             kind=type(None),
+        )
+
+
+class SlicesServiceAccounts(Resource):
+    @cached_property
+    def tokens(self) -> SlicesServiceAccountsTokens:
+        return SlicesServiceAccountsTokens(self.client)
+
+    def list(self, slice: str, *, page_size: int | UnsetType = UNSET) -> Pages[models.ServiceAccount]:
+        """Programs of a workspace: members see them, owners manage them.
+
+        page_size: Rows a page.
+        """
+        return Pages(
+            self.client, f"slices/{self.quoted(slice)}/service-accounts/", params={"page_size": page_size}, kind=models.ServiceAccount
+        )
+
+    def create(
+        self, slice: str, *, name: str, role: Literal["viewer", "editor"], idempotency_key: str | None = None
+    ) -> models.ServiceAccount:
+        """Make a program's account, whose tokens are made below it. Service accounts of a cluster come by themselves when they file.
+
+        name: The workspace's name and a colon come before it.
+        """
+        return self.client.call(
+            "POST",
+            f"slices/{self.quoted(slice)}/service-accounts/",
+            body={"name": name, "role": role},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=models.ServiceAccount,
+        )
+
+    def get(self, slice: str, account: str) -> models.ServiceAccount:
+        """Programs of a workspace: members see them, owners manage them."""
+        return self.client.call("GET", f"slices/{self.quoted(slice)}/service-accounts/{self.quoted(account)}/", kind=models.ServiceAccount)
+
+    def update(
+        self, slice: str, account: str, *, role: Literal["viewer", "editor"] | UnsetType = UNSET, is_active: bool | UnsetType = UNSET
+    ) -> models.ServiceAccount:
+        """Programs of a workspace: members see them, owners manage them.
+
+        is_active: False: its tokens end to work at once, and its cluster's objects are refused.
+        """
+        return self.client.call(
+            "PATCH",
+            f"slices/{self.quoted(slice)}/service-accounts/{self.quoted(account)}/",
+            body={"role": role, "is_active": is_active},
+            kind=models.ServiceAccount,
+        )
+
+
+class SlicesServiceAccountsTokens(Resource):
+    def list(self, slice: str, account: str, *, page_size: int | UnsetType = UNSET) -> Pages[shared.Token]:
+        """Tokens of a service account, for the owners of its workspace. Each is bound to this workspace.
+
+        page_size: Rows a page.
+        """
+        return Pages(
+            self.client,
+            f"slices/{self.quoted(slice)}/service-accounts/{self.quoted(account)}/tokens/",
+            params={"page_size": page_size},
+            kind=shared.Token,
+        )
+
+    def create(
+        self,
+        slice: str,
+        account: str,
+        *,
+        name: str,
+        scopes: Sequence[Literal["read", "gpr:write", "write"]],
+        expires_in_s: int | UnsetType = UNSET,
+        networks: Sequence[str] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> shared.NewToken:
+        """Tokens of a service account, for the owners of its workspace. Each is bound to this workspace.
+
+        expires_in_s: Default: 90 days.
+        networks: Addresses or networks that may use it, e.g. 10.0.0.0/8; none: all.
+        """
+        return self.client.call(
+            "POST",
+            f"slices/{self.quoted(slice)}/service-accounts/{self.quoted(account)}/tokens/",
+            body={"name": name, "expires_in_s": expires_in_s, "networks": networks, "scopes": scopes},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=shared.NewToken,
+        )
+
+    def get(self, slice: str, account: str, ref: str) -> shared.Token:
+        """Tokens of a service account, for the owners of its workspace. Each is bound to this workspace."""
+        return self.client.call(
+            "GET", f"slices/{self.quoted(slice)}/service-accounts/{self.quoted(account)}/tokens/{self.quoted(ref)}/", kind=shared.Token
+        )
+
+    def delete(self, slice: str, account: str, ref: str) -> None:
+        """Revoke the token at once. It stays in the list."""
+        self.client.call(
+            "DELETE", f"slices/{self.quoted(slice)}/service-accounts/{self.quoted(account)}/tokens/{self.quoted(ref)}/", kind=type(None)
+        )
+
+    def rotate(
+        self, slice: str, account: str, ref: str, *, overlap_s: int | UnsetType = UNSET, idempotency_key: str | None = None
+    ) -> shared.NewToken:
+        """Make a new token with the same terms. The old one ends a little later, so that programs can change over without a gap.
+
+        overlap_s: The old token works so long; default: an hour.
+        """
+        return self.client.call(
+            "POST",
+            f"slices/{self.quoted(slice)}/service-accounts/{self.quoted(account)}/tokens/{self.quoted(ref)}/rotate/",
+            body={"overlap_s": overlap_s},
+            is_keyed=True,
+            key=idempotency_key,
+            kind=shared.NewToken,
         )
 
 

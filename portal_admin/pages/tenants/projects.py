@@ -63,7 +63,11 @@ class ProjectsPage:
         url, shows_removed = reverse("admin-projects"), request.GET.get("removed") == "1"
         filters = {"removed": "1"} if shows_removed else {}
         shown = Q() if shows_removed else ~Q(life=Life.REMOVED)
-        slices = Slice.objects.filter(shown).annotate(people_count=Count("memberships")).order_by("name")
+        slices = (
+            Slice.objects.filter(shown)
+            .annotate(people_count=Count("memberships", filter=Q(memberships__user__is_service=False)))
+            .order_by("name")
+        )
         admins = ProjectAdmin.objects.select_related("user")
         projects = Project.objects.filter(shown).prefetch_related(Prefetch("slices", slices), Prefetch("admins", admins))
         found = page_of(request, projects, ordering=("name", "id"))

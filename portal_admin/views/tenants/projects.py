@@ -45,7 +45,7 @@ def add_admin(request: PageRequest, pk: UUID) -> HttpResponse:
     project = _project(pk)
 
     def do(user: str) -> str:
-        person = one_by_reference(User.objects.filter(is_active=True), user, what="person")
+        person = one_by_reference(User.objects.filter(is_active=True, is_service=False), user, what="person")
         project_admin_add(project=project, user=person, actor=request.user, now=request.now)
         return f"{person.name} administers {project.name}"
 

@@ -146,7 +146,7 @@ def _managed(request: PageRequest, slice: str) -> Slice:
 
 
 def _member(slice_: Slice, pk: UUID) -> Membership:
-    row = slice_.memberships.select_related("user").filter(user=pk).first()
+    row = slice_.memberships.select_related("user").filter(user=pk, user__is_service=False).first()
     if row is None:
         raise NotFound("member")
     return row

@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from accounts.models import GroupRole, PlatformRole, Scope, User
+from accounts.tokens.services import TokenTerms
 from core.clock import db_now
 from gpr.bookings.services import SeriesTerms, series_create
 from gpr.jobs.services import job_create
@@ -25,6 +26,7 @@ from observability.alerts.models import AlertSilence
 from observability.workloads.models import Workload
 from slices.models import Budget, Deputy, Invitation, Period, ProjectAdmin, Quota, Role, SliceGroup
 from slices.policies.services import policy_of
+from slices.service_accounts.services import service_account_create, service_token_create
 from slices.workspace_requests.services import WorkspaceTerms, workspace_request_create
 from tests import factories
 from tests.api.conftest import Caller, World
@@ -197,6 +199,15 @@ TABLE: dict[tuple[str, str], Row] = {
     ("POST", "slices/<slice>/members/"): Row(change(201), {"user": "outsider", "role": "viewer"}),
     ("GET", "slices/<slice>/members/<user>/"): Row(SEE),
     ("DELETE", "slices/<slice>/members/<user>/"): Row(change(204)),
+    ("GET", "slices/<slice>/service-accounts/"): Row(SEE),
+    ("POST", "slices/<slice>/service-accounts/"): Row(change(201), {"name": "new", "role": "editor"}),
+    ("GET", "slices/<slice>/service-accounts/<account>/"): Row(SEE),
+    ("PATCH", "slices/<slice>/service-accounts/<account>/"): Row(change(200), {"role": "viewer"}),
+    ("GET", "slices/<slice>/service-accounts/<account>/tokens/"): Row(Codes(401, 200, 403, 404, 200, 200, 404)),
+    ("POST", "slices/<slice>/service-accounts/<account>/tokens/"): Row(change(201), {"name": "new", "scopes": ["gpr:write"]}),
+    ("GET", "slices/<slice>/service-accounts/<account>/tokens/<ref>/"): Row(Codes(401, 200, 403, 404, 200, 200, 404)),
+    ("DELETE", "slices/<slice>/service-accounts/<account>/tokens/<ref>/"): Row(change(204)),
+    ("POST", "slices/<slice>/service-accounts/<account>/tokens/<ref>/rotate/"): Row(change(201)),
     ("GET", "slices/<slice>/invitations/"): Row(Codes(401, 200, 403, 404, 200, 200, 404)),
     ("DELETE", "slices/<slice>/invitations/<invitation>/"): Row(change(204)),
     ("GET", "invitations/"): Row(LIST),
@@ -377,6 +388,8 @@ EXCEPTIONS: dict[tuple[str, str, str], int] = {
     ("project_admin", "POST", "notebooks/<ref>/open/"): 403,
     ("project_admin", "POST", "deputies/"): 201,
     ("auditor", "GET", "slices/<slice>/invitations/"): 403,
+    ("auditor", "GET", "slices/<slice>/service-accounts/<account>/tokens/"): 403,
+    ("auditor", "GET", "slices/<slice>/service-accounts/<account>/tokens/<ref>/"): 403,
     ("auditor", "GET", "channels/<pk>/"): 404,
     ("auditor", "GET", "channels/<channel_pk>/deliveries/"): 404,
     ("auditor", "GET", "channels/<channel_pk>/deliveries/<pk>/"): 404,
@@ -489,6 +502,7 @@ def make_place(world: World) -> dict[str, str]:
     invitation = Invitation.objects.create(
         slice=world.slice, name="nobody", role=Role.VIEWER, invited_by=world.people.owner, created_at=db_now()
     )
+    names |= {"account": program(world).name}
     names |= {"kubeconfig": str(kubeconfig.pk), "invitation": invitation.name}
     names |= {"supplies": supply.name, "templates": template.name, "tokens": str(token.pk)}
     platform_group = GroupRole.objects.create(provider="corp", group="auditors", role=PlatformRole.AUDITOR, created_at=db_now())
@@ -543,6 +557,13 @@ def callers(built_world: World, place: dict[str, str]) -> dict[str, Caller]:
     return {"anonymous": Caller(), **{name: Caller(secret) for name, secret in secrets.items()}}
 
 
+def program(world: World) -> User:
+    account = service_account_create(slice_=world.slice, name="ci", role=Role.EDITOR, actor=world.people.owner, now=db_now())
+    terms = TokenTerms(name="ci", scopes=[Scope.READ], life=timedelta(hours=1))
+    service_token_create(account=account, terms=terms, actor=world.people.owner, now=db_now())
+    return account.user
+
+
 REFS = {"projects": "tenant", "slices": "vision", "nodes": "aurora-0"}
 REFS |= dict.fromkeys(("clusters", "remediation-policies", "prometheus"), "aurora")
 
@@ -589,6 +610,7 @@ def test_each_persona_gets_the_answer_of_the_table_and_each_change_has_its_event
         pk = str(factories.supply_order(world.cluster, gpr).pk)
     pk = place.get(template.partition("<pk>/")[0], pk)
     refs = {**place, "pk": pk, "node_ref": "aurora-0", "gpr_pk": str(gpr.pk), "ref": REFS.get(kind) or place.get(kind, "")}
+    refs |= {"ref": "ci"} if "<account>/tokens" in template else {}
     refs |= {"channel_pk": str(channel.pk)} if channel is not None else {}
     path = re.sub(r"<(\w+)>", lambda match: refs[match[1]], template)
     ids = {"{gpr}": str(gpr.pk)}

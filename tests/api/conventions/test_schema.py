@@ -26,9 +26,10 @@ from inventory.models import MaintenanceWindow, StepResult, Supply, SupplyOrder
 from inventory.services.maintenance import window_announce, window_draft
 from observability.alerts.models import Alert, AlertRule, AlertSilence
 from protocol.agents.events import Outcome
-from slices.models import Budget, Deputy, Period, Quota
+from slices.models import Budget, Deputy, Period, Quota, Role
 from slices.namespaces.services import namespace_bind
 from slices.policies.services import policy_of
+from slices.service_accounts.services import service_account_create
 from tests import factories
 from tests.api.conftest import World
 from tests.builders import SHAPE
@@ -100,6 +101,7 @@ def gpr_id(world: World) -> str:
     tell(world.cluster, *pods_of(running, "train"))
     alert_of(world.slice, people.owner)
     AlertSilence.objects.create(slice=world.slice, owner=people.owner, reason="r", **times)
+    service_account_create(slice_=world.slice, name="ci", role=Role.EDITOR, actor=people.owner, now=now)
     _announce_and_book(world)
     return str(waiting.pk)
 
@@ -121,7 +123,15 @@ def test_what_the_schema_allows_and_what_it_forbids_is_answered_as_it_says(
     mode: GenerationMode, schema: Any, world: World, gpr_id: str
 ) -> None:
     headers = {"Authorization": f"Bearer {factories.token(world.people.admin)}"}
-    places = {"id": gpr_id, "gpr_pk": gpr_id, "slice": "vision", "user": "teammate", "namespace": "train", "project": "canary-project"}
+    places = {
+        "id": gpr_id,
+        "gpr_pk": gpr_id,
+        "slice": "vision",
+        "user": "teammate",
+        "account": "vision:ci",
+        "namespace": "train",
+        "project": "canary-project",
+    }
     refs = {**REFS, "maintenance": str(MaintenanceWindow.objects.get().pk), "booking-series": str(BookingSeries.objects.get().pk)}
     refs["jobs"] = str(Job.objects.create(gpr_id=gpr_id, created_at=db_now(), image="train:1.0").pk)
     refs["notebooks"] = refs["jobs"]

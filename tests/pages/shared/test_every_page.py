@@ -28,6 +28,7 @@ from slices.models import Budget, Deputy, Life, Namespace, Period, ProjectAdmin,
 from slices.namespaces.services import namespace_bind
 from slices.policies.services import policy_of
 from slices.quotas.services import quota_create
+from slices.service_accounts.services import service_account_change, service_account_create
 from slices.workspace_requests.services import WorkspaceTerms, workspace_request_create
 from tests import factories
 from tests.builders import SHAPE
@@ -67,6 +68,7 @@ PARTS = {
     "notice-settings": ["channels"],
     "workspace-channels": ["channels"],
     "workspace-people": ["list"],
+    "service-account": ["list"],
     "admin-projects": ["rows"],
     "channel": ["list"],
     "gpr": ["now", "use", "nodes", "steps", "why", "events"],
@@ -145,6 +147,13 @@ def address(name: str, admin_world: AdminWorld) -> str:
         return reverse(name, args=[made.pk])
     if name in {"member-role", "member-remove"}:
         return reverse(name, args=["vision", admin_world.people.teammate.pk])
+    if name.startswith("service-") and name != "service-account-add":
+        by = admin_world.people.owner
+        program = service_account_create(slice_=admin_world.slice, name="ci", role=Role.EDITOR, actor=by, now=db_now())
+        if name == "service-account-enable":
+            service_account_change(account=program, is_active=False, actor=by, now=db_now())
+        token = [factories.row_of(factories.token(program.user)).pk] if name == "service-token-revoke" else []
+        return reverse(name, args=["vision", program.pk, *token])
     if name == "member-invitation-withdraw":
         by, new = admin_world.people.owner, "new@corp.example"
         opened = member_add_or_invite(slice_=admin_world.slice, reference=new, role=Role.VIEWER, actor=by, now=db_now())
