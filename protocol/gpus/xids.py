@@ -59,9 +59,9 @@ def new_xids(last: int | None, counts: Mapping[int, int], last_before: int | Non
     """Counts by number the Xids that came since the reading before.
 
     `last` is a gauge that keeps the last Xid (None: not measured), so a change is news and nothing else. `counts` are over some minutes or
-    begin anew with the exporter, so a rise is news, and a fall is none. Both tell of the same Xid in one reading.
+    begin anew with the exporter, so a rise is news, and a fall is none. Both tell of the same Xid in one reading, or `last` follows.
     """
     found = {number: count - counts_before.get(number, 0) for number, count in counts.items() if count > counts_before.get(number, 0)}
-    if last and last != last_before:
+    if last and last != last_before and last not in counts_before:
         found.setdefault(last, 1)
     return found

@@ -16,7 +16,7 @@ from worker_agent.kube.api.client import Api
 from worker_agent.kube.api.objects import Pod, PodList
 from worker_agent.telemetry.exporters import EXPORTER
 from worker_agent.telemetry.pod_devices import PodDevices
-from worker_agent.telemetry.readings import Counters, readings
+from worker_agent.telemetry.readings import Counters, Unread, readings
 from worker_agent.telemetry.scrape import Exporter, Scraper
 
 LOOK_EVERY_S: Final = 60.0  # for exporters that came or went
@@ -27,7 +27,7 @@ class ExporterTelemetry:
         self, *, api: Api, words: Sequence[str], pods: Callable[[], Collection[Pod]], workspace_of: Callable[[str], str], note: Note
     ) -> None:
         self._api, self._words, self._pods, self._workspace_of, self._note = api, words, pods, workspace_of, note
-        self._scraper, self._counters = Scraper(note=note), Counters()
+        self._scraper, self._counters, self._unread = Scraper(note=note), Counters(), Unread()
         self.devices = PodDevices()
         self._exporters: list[Exporter] = []
         self._looked_mono = float("-inf")
@@ -35,9 +35,10 @@ class ExporterTelemetry:
     def read(self, nodes: Mapping[str, NodeState], now: Callable[[], float]) -> Iterator[GpuReading]:
         self._look()
         boxes = {(pod.metadata.namespace, pod.metadata.name): gpr for pod in self._pods() if (gpr := pod.metadata.label(POD_GPR))}
+        read: set[tuple[str, str]] = set()
         with self.devices.one_look():
             for scrape in self._scraper.scrape(self._exporters):
-                yield from readings(
+                for reading in readings(
                     scrape.rows,
                     nodes,
                     node=scrape.exporter.node,
@@ -45,7 +46,10 @@ class ExporterTelemetry:
                     counters=self._counters,
                     devices=self.devices,
                     at_s=now(),
-                )
+                ):
+                    read.add((reading.node, reading.gpu))
+                    yield reading
+        yield from self._unread.readings(nodes, read, now())
         self._counters.forget(now())
 
     def close(self) -> None:

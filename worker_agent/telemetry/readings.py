@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from protocol.gpus.exporters import SOURCES, Reads
 from protocol.gpus.telemetry import FAULT_TOTALS, METRICS, SUMMED_OVER_PARTS, XIDS_MAX, GpuReading
 from protocol.gpus.xids import new_xids
-from worker_agent.cluster.base import GpuPhase, NodeState
+from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
 from worker_agent.telemetry.exposition import DeviceRow
 from worker_agent.telemetry.pod_devices import PodDevices
+from worker_agent.telemetry.told_xids import Device, ToldXid, told_xids
 
 FORGET_S: Final = 900.0  # counters of a GPU that nobody reports any more
+TOGETHER_S: Final = 300.0  # an exporter and a condition that tell of an Xid within this time mean the same
+TOLD_S: Final = 300.0  # so long a GPU without an exporter has readings, of the Xids that conditions tell of
 
 NONE: Final[Mapping[int, int]] = {}
 
@@ -26,6 +29,23 @@ class Counters:
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, dict[str, float], Mapping[int, int]]] = {}
+        self._turned: dict[str, dict[int, tuple[float, float]]] = {}  # by device and Xid: in which time the gauge turned to it
+
+    def with_told(
+        self, device: str, raw: Mapping[str, float], xid_counts: Mapping[int, int], told: Iterable[ToldXid], at_s: float
+    ) -> Mapping[int, int]:
+        """Adds Xids that conditions tell of, but for those that the gauge told of. Ask it of each reading before `take`."""
+        xid, is_new = int(raw.get("xid", 0)), device not in self._turned
+        turned = self._turned.setdefault(device, {})
+        before = int(self._last[device][1].get("xid", 0)) if device in self._last else 0
+        if xid and (is_new or xid != before):
+            turned[xid] = (0.0 if is_new else at_s - TOGETHER_S, at_s + TOGETHER_S)
+        found = dict(xid_counts)
+        for each in told:
+            begin_s, end_s = turned.get(each.number, (at_s, 0.0))
+            if not begin_s <= (begin_s if each.since_s is None else each.since_s) <= end_s:
+                found.setdefault(each.number, 1)
+        return dict(sorted(found.items())[:XIDS_MAX])
 
     def take(
         self, device: str, raw: Mapping[str, float], rates: Mapping[str, float], at_s: float, xid_counts: Mapping[int, int] = NONE
@@ -50,6 +70,7 @@ class Counters:
 
     def forget(self, at_s: float) -> None:
         self._last = {device: known for device, known in self._last.items() if at_s - known[0] < FORGET_S}
+        self._turned = {device: turned for device, turned in self._turned.items() if device in self._last}
 
 
 def readings(
@@ -68,14 +89,38 @@ def readings(
         by_node[node or row.node][row.uuid or f"{row.bus_id}#{row.index}"].append(row)
     for name, by_device in by_node.items():
         state = nodes.get(name)
+        told = told_xids(state.view.conditions) if state else []
         for gpu, device, parts in _joined(state, by_device, box_of_pod) if state else ():
             for row in parts:
                 if row.pod:
                     devices.take(row.namespace, row.pod, gpu)
             raw, rates = _merged(parts)
-            xid_counts = _xid_counts(parts)
+            names, gpu_count = Device(parts[0].uuid, parts[0].bus_id, parts[0].index), len(state.view.gpus) if state else 0
+            of_it = [each for each in told if each.is_of(names, gpu_count=gpu_count)]
+            xid_counts = counters.with_told(f"{name}/{device}", raw, _xid_counts(parts), of_it, at_s)
             values = counters.take(f"{name}/{device}", raw, rates, at_s, xid_counts)
             yield GpuReading(name, gpu, at_s, _bounded(values), tuple(sorted(xid_counts.items())))
+
+
+class Unread:
+    """Readings of GPUs that no exporter tells of, while conditions tell of their Xids: a GPU that fell off the bus has no other."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, str, int], float] = {}  # by node, GPU and Xid: when it was seen first
+
+    def readings(self, nodes: Mapping[str, NodeState], read: Collection[tuple[str, str]], at_s: float) -> Iterator[GpuReading]:
+        """`read`: nodes and GPUs with a reading. GPUs of shared nodes are left out: nobody knows whose they are."""
+        seen: dict[tuple[str, str, int], float] = {}
+        for name, state in nodes.items():
+            told = told_xids(state.view.conditions)
+            for gpu in state.view.gpus if told and not _is_shared(state) else ():
+                names = Device(gpu.hardware_uuid, "", gpu.index)
+                numbers = {each.number for each in told if each.is_of(names, gpu_count=len(state.view.gpus))}
+                seen |= {(name, gpu.uuid, number): self._since.get((name, gpu.uuid, number), at_s) for number in numbers}
+                news = [number for number in sorted(numbers)[:XIDS_MAX] if at_s - seen[name, gpu.uuid, number] < TOLD_S]
+                if news and (name, gpu.uuid) not in read:
+                    yield GpuReading(name, gpu.uuid, at_s, _bounded({}), tuple((number, 1) for number in news))
+        self._since = seen
 
 
 def _bounded(values: Values) -> tuple[float | None, ...]:
@@ -95,10 +140,8 @@ def _joined(state: NodeState, devices: Mapping[str, Sequence[DeviceRow]], box_of
     If boxes share a node, the kubelet chooses the GPUs of a box, and only the labels of pods name them. Without labels a held GPU has no
     reading, since it might be another workspace's.
     """
-    held = {uuid: record for uuid, record in state.records.items() if record.phase is not GpuPhase.FREE}
-    boxes = {record.assignment_id for record in held.values()}
-    if boxes and (len(boxes) > 1 or len(held) < len(state.view.gpus)):
-        yield from _joined_by_pods(state, devices, {uuid: record.gpr_id for uuid, record in held.items()}, box_of_pod)
+    if _is_shared(state):
+        yield from _joined_by_pods(state, devices, {uuid: record.gpr_id for uuid, record in _held(state).items()}, box_of_pod)
         return
     by_uuid = {name: gpu.uuid for gpu in state.view.gpus for name in (gpu.uuid, gpu.hardware_uuid) if name}
     by_index: dict[int | None, str] = {gpu.index: gpu.uuid for gpu in state.view.gpus}
@@ -110,6 +153,16 @@ def _joined(state: NodeState, devices: Mapping[str, Sequence[DeviceRow]], box_of
         if found and found not in taken:
             taken.add(found)
             yield found, device, parts
+
+
+def _held(state: NodeState) -> dict[str, GpuRecord]:
+    return {uuid: record for uuid, record in state.records.items() if record.phase is not GpuPhase.FREE}
+
+
+def _is_shared(state: NodeState) -> bool:
+    held = _held(state)
+    boxes = {record.assignment_id for record in held.values()}
+    return bool(boxes) and (len(boxes) > 1 or len(held) < len(state.view.gpus))
 
 
 def _places(devices: Mapping[str, Sequence[DeviceRow]], gpu_count: int) -> dict[str, int]:

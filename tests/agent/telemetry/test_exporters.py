@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from protocol.gpus.telemetry import METRICS, NAMES, GpuReading
-from protocol.nodes.inventory import GpuView, NodeView
+from protocol.gpus.xids import new_xids
+from protocol.nodes.inventory import GpuView, NodeCondition, NodeView
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
 from worker_agent.telemetry.exposition import NotExposition, parse
 from worker_agent.telemetry.pod_devices import PodDevices
-from worker_agent.telemetry.readings import Counters, readings
+from worker_agent.telemetry.readings import TOLD_S, Counters, Unread, readings
+from worker_agent.telemetry.told_xids import Device, told_xids
 
 TEXTS = Path(__file__).with_name("texts")
 AT_S = 1_800_000_000.0
@@ -179,6 +182,76 @@ def test_xids_that_the_exporter_counts_by_number_are_read_and_counted_once() -> 
         said.append((dict(reading.xids), reading.values[NAMES.index("new_faults")]))
 
     assert said == [({}, None), ({48: 2, 79: 1}, 3), ({48: 2, 79: 1}, 0), ({48: 1, 79: 1}, 0), ({}, 0), ({79: 1}, 1)]
+
+
+SYSLOG = "NVRM: Xid (PCI:0000:3b:00): 79, pid=12, GPU has fallen off the bus."
+UUID = "GPU-0a1b2c3d-0000-1111-2222-333344445555"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "message", "told"),
+    [
+        ("GpuXid", "XidError", SYSLOG, [(79, Device(bus_id="0:3b:0"))]),
+        (
+            "KernelProblem",
+            "Xid",
+            f"{SYSLOG} Xid (PCI:0000:86:00): 154",
+            [(79, Device(bus_id="0:3b:0")), (154, Device(bus_id="0:86:0"))],
+        ),
+        ("SysLogsXIDError", "NotHealthy", f"ErrorCode:119 PCI:0000:3b:00 GPU_UUID:{UUID} Recommended", [(119, Device(UUID, "0:3b:0"))]),
+        ("AcceleratedHardwareReady", "NvidiaXID79Error", "XID 79 on GPU 3", [(79, Device(index=3))]),
+        ("XidCriticalError", "XidCriticalError", "xid=48", [(48, Device())]),
+        ("GpuUnhealthy", "DcgmFailed", "ErrorCode:79 GPU:1", []),
+        ("GpuUnhealthy", "", "Xid 43, Xid 79000", []),
+    ],
+)
+def test_xids_are_read_from_the_conditions_that_watchers_of_nodes_set(
+    name: str, reason: str, message: str, told: list[tuple[int, Device]]
+) -> None:
+    found = told_xids([NodeCondition(type=name, status="True", reason=reason, message=message)])
+    assert [(each.number, each.device) for each in found] == told
+
+
+def test_an_xid_that_a_condition_and_the_exporter_tell_of_is_one_whoever_is_first() -> None:
+    def course(*steps: tuple[int, float | None]) -> list[int]:
+        """The gauge, and since when the condition tells of it."""
+        counters, faults = Counters(), list[int]()
+        hub: tuple[int | None, dict[int, int]] = (None, {})
+        for n, (xid, since_s) in enumerate(steps):
+            state = with_conditions(node(), *([SYSLOG] if since_s is not None else []), since_s=since_s)
+            text = row("DCGM_FI_DEV_XID_ERRORS", xid, 'gpu="0",UUID="GPU-aa",pci_bus_id="00000000:3B:00.0"')
+            (reading,) = read_whole(text, state, counters=counters, at_s=AT_S + 15 * n)
+            last, counts = int(said(reading)["xid"]), dict(reading.xids)
+            faults.append(sum(new_xids(last, counts, *hub).values()))
+            hub = last, counts
+        return faults
+
+    assert course((0, None), (0, AT_S + 10), (79, AT_S + 10), (79, AT_S + 10), (79, None)) == [0, 1, 0, 0, 0]
+    assert course((0, None), (79, None), (79, AT_S + 20), (154, AT_S + 20)) == [0, 1, 0, 1]
+    assert course((0, None), (0, AT_S + 10), (0, AT_S + 10)) == [0, 1, 0]
+    assert course((79, AT_S - 900), (79, AT_S - 900)) == [1, 0]  # an agent that begins anew
+    assert course((79, None), (79, AT_S + 900)) == [1, 1]  # another one, while the gauge stays
+
+
+def test_a_gpu_without_an_exporter_has_readings_of_the_xids_that_conditions_tell_of_for_a_while() -> None:
+    unread = Unread()
+
+    def found(state: NodeState, *, at_s: float = AT_S, read: tuple[str, ...] = ()) -> list[tuple[str, tuple[tuple[int, int], ...]]]:
+        said = unread.readings({"gpu-1": state}, {("gpu-1", gpu) for gpu in read}, at_s)
+        return [(reading.gpu, reading.xids) for reading in said]
+
+    state = with_conditions(node(), "Xid 79 on GPU 1")
+    assert found(state) == [("uid-1", ((79, 1),))]
+    assert found(state, read=("uid-1",)) == []
+    assert found(state, at_s=AT_S + TOLD_S) == []  # it has no readings, and is shown as stale
+    assert found(with_conditions(node(held={0: "x", 1: "y"}), "Xid 79 on GPU 1")) == []
+    assert found(with_conditions(node(), "Xid 79")) == []  # nobody knows which one
+    assert found(with_conditions(node(gpus=1), "Xid 79")) == [("uid-0", ((79, 1),))]
+
+
+def with_conditions(state: NodeState, *messages: str, since_s: float | None = None) -> NodeState:
+    told = tuple(NodeCondition(type=f"Xid{n}", status="True", message=text, since_s=since_s) for n, text in enumerate(messages))
+    return structs.replace(state, view=structs.replace(state.view, conditions=told))
 
 
 # -- what is no text of an exporter ------------------------------------------------------------------------------------

@@ -1,0 +1,76 @@
+"""Xids in bad conditions of nodes, as node-problem-detector, NVSentinel and clouds write them: `NVRM: Xid (PCI:0000:3b:00): 79`. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.gpus.xids import XIDS
+from protocol.nodes.inventory import NodeCondition
+
+_XID: Final = re.compile(r"xids?(?:[\s_]*(?:errors?|code))?[\s:=#_-]*(?:\((PCI:[^)]{1,40})\)[\s:]*)?(\d{1,3})(?!\d)", re.IGNORECASE)
+_CODE: Final = re.compile(r"\bErrorCode:(\d{1,3})(?!\d)")  # NVSentinel's, where the condition is named after Xids
+_BUS: Final = re.compile(r"\bPCI:([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})(?![0-9a-f])", re.IGNORECASE)
+_BUS_ID: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})(?:\.\d)?", re.IGNORECASE)
+_UUID: Final = re.compile(r"\bGPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE)
+_INDEX: Final = re.compile(r"\bGPU[ :#=]{0,2}(\d{1,2})\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU by the names that are known of it."""
+
+    uuid: str = ""
+    bus_id: str = ""
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToldXid:
+    number: int
+    since_s: float | None
+    device: Device
+
+    def is_of(self, other: Device, *, gpu_count: int) -> bool:
+        """By the best name that both have. Without any, it can only be the GPU of a node with one."""
+        mine = self.device
+        if mine == Device():
+            return gpu_count == 1
+        if mine.uuid and other.uuid:
+            return mine.uuid.lower() == other.uuid.lower()
+        if mine.bus_id and (bus := _bus_of(other.bus_id)):
+            return mine.bus_id == bus
+        return mine.index is not None and mine.index == other.index
+
+
+def told_xids(conditions: Iterable[NodeCondition]) -> list[ToldXid]:
+    """Each number of a GPU once. Only those that ask for something."""
+    found: dict[tuple[int, Device], ToldXid] = {}
+    for each in conditions:
+        text = f"{each.reason}: {each.message}"
+        told = [(int(number), bus) for bus, number in _XID.findall(text)]
+        if "xid" in f"{each.type}{each.reason}".lower():
+            told += [(int(number), "") for number in _CODE.findall(text)]
+        whole = _device(text)
+        for number, bus in told:
+            device = named if bus and (named := _device(bus)).bus_id != whole.bus_id else whole
+            if number in XIDS:
+                found.setdefault((number, device), ToldXid(number, each.since_s, device))
+    return list(found.values())
+
+
+def _device(text: str) -> Device:
+    bus, uuid, index = _BUS.search(text), _UUID.search(text), _INDEX.search(text)
+    return Device(uuid[0] if uuid else "", _bus(bus) if bus else "", int(index[1]) if index else None)
+
+
+def _bus_of(bus_id: str) -> str:
+    match = _BUS_ID.fullmatch(bus_id)
+    return _bus(match) if match else ""
+
+
+def _bus(match: re.Match[str]) -> str:
+    """Exporters write 00000000:3B:00.0, the driver 0000:3b:00."""
+    return ":".join(f"{int(part, 16):x}" for part in match.groups()[:3])
