@@ -28,6 +28,7 @@ ROOT = Path(__file__).parent.parent
 ROOTS = ("*/migrations/*.py", "*/models.py", "*/models/*.py", "*/triggers.py")
 # These files say what is installed, and which triggers an app makes after a migration.
 OTHERS = ("requirements/*.lock", "egs/settings.py", "*/apps.py")
+TEMPLATES_MAX = 5  # several checkouts, each with its migrations
 # Django renders its models thousands of times, and a seventh of the CPU time went into collecting them.
 WITHOUT_COLLECTOR = "import gc, runpy; gc.disable(); runpy.run_path('manage.py', run_name='__main__')"
 
@@ -63,9 +64,8 @@ def state_of_schema() -> str:
 
 @contextmanager
 def _locked_folder() -> Iterator[Path]:
-    """A folder of this checkout's templates; one process at a time works in it."""
-    key = hashlib.sha256(f"{os.getuid()}:{ROOT}".encode()).hexdigest()[:12]
-    folder = Path(tempfile.gettempdir()) / f"egs-migrated-{key}"
+    """A folder of templates that all checkouts of this user share; one process at a time works in it."""
+    folder = Path(tempfile.gettempdir()) / f"egs-migrated-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -82,9 +82,11 @@ def copy_to_file(path: Path) -> None:
     with _locked_folder() as folder:
         template = folder / f"{state_of_schema()}.sqlite3"
         if not template.exists():
-            for old in folder.glob("*.sqlite3*"):
+            templates = sorted(folder.glob("*.sqlite3"), key=lambda path: path.stat().st_mtime)
+            for old in templates[: 1 - TEMPLATES_MAX]:
                 old.unlink()
             part = folder / "part.sqlite3"
+            part.unlink(missing_ok=True)
             _migrate(f"sqlite:///{part}")
             part.rename(template)
         shutil.copyfile(template, path)

@@ -52,6 +52,7 @@ def planted(world: World, settings: Any) -> set[str]:
     return {*keys, join_token, factories.token(owner), setup_token(), "canary-secret-kubeconfig", "canary-secret-vault", "services/canary"}
 
 
+@pytest.mark.rotates(2)  # each day: all answers, records and logs of all other tests are searched, tests/canaries.py
 def test_no_secret_is_in_any_answer_page_export_or_table(world: World, planted: set[str]) -> None:
     for person in (world.people.owner, world.people.admin):
         api, browser = Caller(factories.token(person)), client_of(person)

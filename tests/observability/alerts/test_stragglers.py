@@ -67,11 +67,11 @@ def test_it_fires_after_five_minutes_and_is_resolved_when_the_gpu_keeps_up_again
 
 def test_noise_fires_nothing_and_ends_nothing(gang: Gang) -> None:
     noise = random.Random(4)
-    for _ in range(24):
+    for _ in range(12):
         gang.minutes(0.5, noise.choice((SLOW, BUSY)))
     assert gang.states() == []
     gang.minutes(6, SLOW)
-    for _ in range(24):
+    for _ in range(12):
         gang.minutes(0.5, noise.choice((SLOW, BUSY)))
     assert gang.states() == [AlertState.FIRING]
     assert (len(told("gpr.alert_fired")), len(told("gpr.alert_resolved"))) == (1, 0)

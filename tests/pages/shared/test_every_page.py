@@ -290,6 +290,7 @@ def assert_head_is(asked: Any, looked: Any) -> None:
     assert looked.headers["Cache-Control"] == asked.headers["Cache-Control"]
 
 
+@pytest.mark.rotates  # each day: the other pages, and the tests of each page
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_answers_get_and_head_alike_and_no_browser_or_proxy_keeps_it(name: str, admin_world: AdminWorld, admin: Client) -> None:
     """Who sits down at a browser after somebody signed out finds nothing of his tenants there, neither pages nor refusals."""
