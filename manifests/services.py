@@ -32,7 +32,6 @@ from protocol.manifests.text import Document, documents_read
 from slices.models import Slice
 
 LOCK: Final = "manifests"
-SETTLE: Final = "Agree with it, or force yours."
 LABELS: Final = "metadata.labels"
 # Deleting these plans the queue.
 LOCKING: Final = ("GPRTemplate", "BookingSeries", "GPUProvisioningRequest", "GPUJob")

@@ -10,7 +10,7 @@ from core.column_checks import column_checks
 from gpr.models.gprs import ENDED_WELL, Gpr
 from protocol.tenancy.workloads import WorkloadKind, WorkloadPhase
 
-RETRIES_MAX, RANKS_MAX = 100, 10_000
+RETRIES_MAX = 100
 USER_ID_DEFAULT = 1000
 
 

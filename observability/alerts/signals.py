@@ -94,4 +94,3 @@ def _signals() -> list[Signal]:
 
 
 SIGNALS: Final[Mapping[str, Signal]] = {signal.name: signal for signal in _signals()}
-SIGNAL_CHOICES: Final = [(signal.name, signal.label) for signal in SIGNALS.values()]

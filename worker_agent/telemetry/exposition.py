@@ -58,7 +58,6 @@ class DeviceRow:
 class Exposition:
     devices: list[DeviceRow]
     bad_count: int = 0  # lines that could not be read
-    repeated_count: int = 0  # rows that were there before: the first counts
     old_count: int = 0
 
 
@@ -121,10 +120,7 @@ class _Reader:
                 continue
             values = device.values
             if source.only is None and not source.adds and not source.by:
-                if name in values:
-                    self._found.repeated_count += 1
-                else:
-                    values[name] = value
+                values.setdefault(name, value)  # of repeated rows the first counts
             else:
                 self._take_chosen(name, labels, source, device, value)
 
@@ -139,7 +135,6 @@ class _Reader:
             return
         key = (id(device), name, parsed.get(source.adds, ""))
         if key in self._added:
-            self._found.repeated_count += 1
             return
         self._added.add(key)
         device.values[name] = device.values.get(name, 0.0) + value
@@ -148,9 +143,7 @@ class _Reader:
         number = _number(label)
         if number is None or value < 0:
             self._found.bad_count += 1
-        elif number in device.xid_counts:
-            self._found.repeated_count += 1
-        elif number and value and len(device.xid_counts) < XIDS_MAX:
+        elif number and value and number not in device.xid_counts and len(device.xid_counts) < XIDS_MAX:
             device.xid_counts[number] = min(int(value), XID_COUNT_MAX)
 
     def _with_time(self, tail: bytes) -> float:
