@@ -134,8 +134,8 @@ TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
     (Verb.SEE, Kind.JOB): _MEMBERS,
     (Verb.SEE, Kind.BOOKING_SERIES): _MEMBERS,
     (Verb.CHANGE, Kind.BOOKING_SERIES): _WRITERS,
-    (Verb.SEE, Kind.TEMPLATE): _MEMBERS,
-    (Verb.CHANGE, Kind.TEMPLATE): _OWNERS,
+    (Verb.SEE, Kind.TEMPLATE): _MEMBERS,  # those of the platform: everybody
+    (Verb.CHANGE, Kind.TEMPLATE): _OWNERS,  # those of the platform, which belong to no workspace: its administrators
     (Verb.SEE, Kind.EVENT): _MEMBERS,
     (Verb.INSPECT, Kind.PROMISE): _OVERSEERS,
     (Verb.SEE, Kind.CLUSTER): _MEMBERS,

@@ -334,7 +334,7 @@ class _Application:
             return True
         if not kind.is_of_owners or not has_scope(self.request, Scope.GPR_WRITE if kind.plans else Scope.WRITE):
             return False
-        slice_ = Slice.objects.filter(name=str(wanted.values.get("slice"))).first()
+        slice_ = Slice.objects.filter(name=str(wanted.values["slice"])).first() if wanted.values.get("slice") else None
         verb = Verb.REQUEST if kind.plans and present.row.get("owner") == actor.name else Verb.MANAGE
         return slice_ is not None and may(actor, verb, slice_)
 

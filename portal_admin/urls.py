@@ -8,7 +8,7 @@ from portal_admin.pages.nav import admin_shell
 from portal_admin.views import audit
 from portal_admin.views.fleet import checks, clusters, inventory, maintenance, remediation, supplies
 from portal_admin.views.plan import actions, defragmentation, evictions, promises, queue, schedule
-from portal_admin.views.tenants import budgets, people, policies, projects, quotas, usage, workspace_requests
+from portal_admin.views.tenants import budgets, people, policies, projects, quotas, templates, usage, workspace_requests
 from portal_shared.access import admin_only
 from portal_shared.parts.portals import Portal
 from portal_shared.paths import shared_paths
@@ -67,6 +67,10 @@ urlpatterns: list[URLPattern] = [
     path("remediation/<uuid:pk>/keep/", remediation.keep, name="admin-case-keep"),
     path("remediation/<uuid:pk>/give-back/", remediation.give_back, name="admin-case-give-back"),
     path("remediation/<uuid:pk>/resume/", remediation.resume, name="admin-case-resume"),
+    path("templates/", templates.templates, name="admin-templates"),
+    path("templates/new/", templates.create, name="admin-template-create"),
+    path("templates/<uuid:pk>/", templates.change, name="admin-template"),
+    path("templates/<uuid:pk>/delete/", templates.delete, name="admin-template-delete"),
     path("supplies/", supplies.supplies, name="admin-supplies"),
     path("supplies/create/", supplies.create, name="admin-supply-create"),
     path("supplies/<uuid:pk>/", supplies.change, name="admin-supply"),

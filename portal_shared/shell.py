@@ -154,6 +154,7 @@ class Shell:
             NavItem("Budgets", reverse("admin-budgets"), "hourglass", page == "budgets", group="Tenants"),
             NavItem("Quotas", reverse("admin-quotas"), "scale", page == "quotas", group="Tenants"),
             NavItem("Policies", reverse("admin-policies"), "settings", page == "policies", group="Tenants"),
+            NavItem("Templates", reverse("admin-templates"), "copy", page == "templates", group="Tenants"),
             NavItem("Projects", reverse("admin-projects"), "list-details", page == "projects", group="Tenants"),
             NavItem("Workspace requests", reverse("admin-workspace-requests"), "home", page == "workspace-requests", group="Tenants"),
             NavItem("People", reverse("admin-people"), "users", page == "people", group="Tenants"),

@@ -11,7 +11,7 @@ from journal.models import Channel, ChannelKind, Digest, NoticeSettings
 from journal.notices.channels.services import SECRET_MAX_CHARS, TARGET_MAX_CHARS, ChannelTerms
 from journal.notices.kinds import NoticeKind
 from portal_shared.forms.fields import CheckboxesField, PlainTextField
-from portal_user.forms import ServiceForm
+from portal_shared.forms.service_form import ServiceForm
 
 # Label and hint of the target and of the secret, by kind; None: it has none.
 TARGETS: Final[dict[str, tuple[str, str]]] = {

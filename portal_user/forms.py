@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 from uuid import UUID, uuid4
 from zoneinfo import ZoneInfo
 
-import yaml
 from django import forms
 from django.conf import settings
 from django.core.validators import RegexValidator
+from django.db.models import Q
 from rest_framework.exceptions import APIException
 
 from accounts.models import Scope, User
@@ -25,13 +25,11 @@ from core.rest.parsers import json_strict
 from core.rest.references import id_of
 from gpr.bookings.services import SeriesTerms
 from gpr.followers.selectors import predecessor_for, predecessors_of
-from gpr.jobs.spec import FIELDS as JOB_FIELDS
 from gpr.models import AfterCondition, Gpr, GprTemplate, Nearness, RepeatRule
 from gpr.requests.editing import spec_of
+from gpr.requests.selectors import templates_of
 from gpr.requests.services import CREATION_ROUTE, gpr_submit
 from gpr.requests.spec import GprSpec
-from gpr.templates.api import API_NAMES, TemplateJob, job_of
-from gpr.templates.services import TemplateChange
 from inventory.models import Cluster
 from portal_shared.forms.fields import (
     DURATION_HINT,
@@ -44,45 +42,16 @@ from portal_shared.forms.fields import (
     UnseenMoment,
     UnseenNumber,
     UnseenText,
-    errors_placed,
-    in_zone,
 )
-from portal_shared.forms.refusals import refusal_of
+from portal_shared.forms.service_form import ServiceForm
+from portal_shared.forms.template_form import FLAGS, NUMBER_MAX, SAME_FIELDS, initial_by
 from portal_user.as_api import creation_body
-from protocol.manifests.text import documents_read
 from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, ROLES_OF_SERVICES, Role, Slice
 
-NUMBER_MAX = 2**31 - 1
 AFTER_HINT = "Name or id of a request of this project, or of a workspace of yours."
-OPTIONAL_FLAGS = ("rdma", "run_checks", "evictable", "may_evict", "requeue_on_failure")
 KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
 # For a cluster that the workspace cannot use any more.
 CLUSTER_NOT_USED = "Workspace {} cannot use cluster {}. Choose others, or none for any."
-FLAGS = ("is_booking", "rdma", "evictable", "may_evict", "requeue_on_failure", "run_checks")
-SAME_FIELDS = (
-    "name",
-    "shape",
-    "min_gpu_memory_gib",
-    "nodes",
-    "gpus_per_node",
-    "priority",
-    "earliest_start_at",
-    "after_condition",
-    "node_type",
-    "within",
-    *FLAGS,
-)
-
-
-class ServiceForm(forms.Form):
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if "name" in self.fields and not self.is_bound:
-            self.fields["name"].widget.attrs["autofocus"] = True
-
-    def refuse(self, error: EgsError) -> None:
-        if not errors_placed(self, error):
-            self.add_error(None, in_zone(refusal_of(error).detail))
 
 
 class MemberRoleForm(ServiceForm):
@@ -225,7 +194,8 @@ class GprForm(ServiceForm):
     def clean_template(self) -> GprTemplate | None:
         """Returns None if the template was deleted meanwhile."""
         id_ = id_of(self.cleaned_data["template"])
-        return self.slice.templates.select_related("cluster").filter(pk=id_).first() if id_ else None
+        rows = templates_of(GprTemplate.objects.select_related("cluster"), Q(slice=self.slice))
+        return rows.filter(pk=id_).first() if id_ else None
 
     def clean_model_parameters(self) -> dict[str, Any]:
         text = str(self.cleaned_data["model_parameters"]).strip()
@@ -340,84 +310,6 @@ class BookForm(ServiceForm):
         )
 
 
-def _optional_flag(label: str) -> forms.ChoiceField:
-    return forms.ChoiceField(label=label, required=False, choices=[("", "Not set"), ("yes", "Yes"), ("no", "No")])
-
-
-RUNS_HINT = "As YAML with the fields of a job: kind (Job, Notebook, …), image, command, env, volumes, retries. Empty: requests alone."
-RUNS_ATTRS = {"rows": 8, "spellcheck": "false", "autocapitalize": "off", "class": "mono"}
-
-
-class TemplateForm(ServiceForm):
-    """An empty field is not part of the template."""
-
-    name = PlainTextField(label="Name", max_length=63)
-    cluster = forms.ChoiceField(label="For", required=False)
-    shape = forms.ChoiceField(label="GPU", required=False)
-    min_gpu_memory_gib = forms.IntegerField(label="GPU memory in GiB at least", required=False, min_value=1, max_value=100_000)
-    nodes = forms.IntegerField(label="Nodes", required=False, min_value=1, max_value=NUMBER_MAX)
-    gpus_per_node = forms.IntegerField(label="GPUs per node", required=False, min_value=1, max_value=NUMBER_MAX)
-    duration = SpanField(label="Duration", max_length=40, required=False)
-    priority = forms.IntegerField(
-        label=f"Priority, {PRIORITY_MIN} to {PRIORITY_MAX}", required=False, min_value=PRIORITY_MIN, max_value=PRIORITY_MAX
-    )
-    node_type = PlainTextField(label="Node type", max_length=63, required=False)
-    within = forms.ChoiceField(label="All nodes in", required=False, choices=[("", "Not set"), *Nearness.choices[1:]])
-    rdma = _optional_flag("Only nodes with RDMA")
-    run_checks = _optional_flag("Run all entry checks")
-    evictable = _optional_flag("May be evicted for a higher priority")
-    may_evict = _optional_flag("May evict others of lower priority")
-    requeue_on_failure = _optional_flag("Queue again when evicted or failed")
-    idle_timeout = IdleField(label="Release when idle for", max_length=40, required=False, help_text="As 45 min, or “never”.")
-    runs = forms.CharField(label="What it runs", required=False, strip=False, help_text=RUNS_HINT, widget=forms.Textarea(attrs=RUNS_ATTRS))
-    is_default = forms.BooleanField(label="Make default (replaces the current one)", required=False)
-    auto = forms.BooleanField(label="As default, create requests for waiting GPU pods", required=False)
-
-    def __init__(self, *args: Any, slice_: Slice, shapes: Sequence[str], own: Cluster | None = None, **kwargs: Any) -> None:
-        """`own`: the template's cluster, a choice even if the workspace cannot use it any more."""
-        super().__init__(*args, **kwargs)
-        clusters = [*slice_.clusters.all(), *([own] if own else [])]
-        self._clusters = {cluster.name: cluster for cluster in sorted(clusters, key=lambda cluster: cluster.name)}
-        self.fields["cluster"].choices = [("", "All clusters"), *((name, name) for name in self._clusters)]  # type: ignore[attr-defined]
-        self.fields["shape"].choices = [("", "Not set"), *((shape, shape) for shape in shapes)]  # type: ignore[attr-defined]
-
-    def clean_runs(self) -> dict[str, Any]:
-        text = self.cleaned_data["runs"].replace("\r\n", "\n")
-        documents, faults = documents_read("", text) if text.strip() else ([], [])
-        if faults:
-            raise forms.ValidationError([f"Line {fault.line}: {fault.detail}" for fault in faults])
-        if len(documents) > 1:
-            raise forms.ValidationError("Write one document.")
-        said = TemplateJob(data=documents[0].data if documents else {})
-        if not said.is_valid():
-            raise forms.ValidationError([f"{name}: {' '.join(map(str, texts))}" for name, texts in said.errors.items()])
-        return dict.fromkeys(JOB_FIELDS) | job_of(said.validated_data)
-
-    def change(self) -> TemplateChange:
-        data = self.cleaned_data
-        plain = ("shape", "min_gpu_memory_gib", "nodes", "gpus_per_node", "priority", "node_type", "within")
-        asked = {name: data[name] or None for name in plain} | {"duration_s": data["duration"]}
-        asked["idle_timeout_s"] = data["idle_timeout"]
-        asked |= {name: {"yes": True, "no": False}.get(data[name]) for name in OPTIONAL_FLAGS}
-        return {
-            "name": data["name"],
-            "cluster": self._clusters.get(data["cluster"]),
-            "asked": asked,
-            "job": data["runs"],
-            "is_default": data["is_default"],
-            "auto": data["auto"],
-        }
-
-    @staticmethod
-    def typed(template: GprTemplate) -> dict[str, Any]:
-        """Returns initial values for this template."""
-        flags = {name: "yes" if template.asked[name] else "no" for name in OPTIONAL_FLAGS if name in template.asked}
-        runs = {API_NAMES.get(name, name): value for name, value in template.job.items()}
-        own = {"name": template.name, "cluster": template.cluster.name if template.cluster else ""}
-        own["runs"] = yaml.safe_dump(runs, sort_keys=False) if runs else ""
-        return {**template.asked, **initial_by(template), **flags, **own, "is_default": template.is_default, "auto": template.auto}
-
-
 class KubeconfigForm(ServiceForm):
     cluster = forms.ChoiceField(label="Cluster")
     duration = SpanField(label="Valid for", max_length=40, required=False, help_text=DURATION_HINT)
@@ -468,17 +360,6 @@ class ExtendForm(VersionForm):
 
 def new_key() -> str:
     return uuid4().hex
-
-
-def initial_by(template: GprTemplate) -> dict[str, Any]:
-    """The form fields that the template sets."""
-    asked = template.asked
-    given = {name: asked[name] for name in SAME_FIELDS if name in asked}
-    if {"shape", "min_gpu_memory_gib"} & given.keys():
-        given = {"shape": "", "gpus_per_node": None, **given}  # replaces the form's default GPU
-    duration = {"duration": words.duration_exact(asked["duration_s"])} if "duration_s" in asked else {}
-    idle = {"idle_timeout": IdleField.typed(asked["idle_timeout_s"])} if "idle_timeout_s" in asked else {}
-    return {**given, **duration, **idle, "clusters": [template.cluster.name] if template.cluster else [], "template": str(template.pk)}
 
 
 def predecessor_text(gpr: Gpr, user: User) -> str:

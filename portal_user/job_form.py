@@ -18,8 +18,9 @@ from gpr.jobs.spec import SAID_BY_MANIFEST, WORDS_MAX_CHARS, JobSpec, job_check
 from gpr.models import Gpr, GprTemplate
 from gpr.models.jobs import RETRIES_MAX, USER_ID_DEFAULT
 from portal_shared.forms.fields import PlainTextField, errors_placed
+from portal_shared.forms.service_form import ServiceForm
 from portal_user.as_api import job_body
-from portal_user.forms import GprForm, ServiceForm
+from portal_user.forms import GprForm
 from portal_user.pages.waiting_pods import namespaces_of
 from protocol.manifests.text import documents_write
 from protocol.tenancy.workloads import WorkloadKind

@@ -101,7 +101,7 @@ def gpr(of: Slice, by: User, **changes: Any) -> Gpr:
     return gpr_submit(actor=by, spec=spec(of, **changes), now=db_now())
 
 
-def template(of: Slice, **fields: Any) -> GprTemplate:
+def template(of: Slice | None, **fields: Any) -> GprTemplate:
     """As a row: what it says is not checked."""
     return GprTemplate.objects.create(**{"slice": of, "name": unique("template"), "created_at": db_now(), **fields})
 

@@ -770,8 +770,8 @@ class SupplyOrder(Struct, kw_only=True):
 class Template(Struct, kw_only=True):
     id: str
     name: str
-    slice: str
-    slice_id: str
+    slice: str | None = None
+    slice_id: str | None
     cluster: str | None = None
     cluster_id: str | None
     is_default: bool

@@ -13,11 +13,16 @@ from slices.models import Slice
 
 @column_checks
 class GprTemplate(models.Model):
-    """Stores fields for new requests of a slice. A cluster's default precedes the default for all clusters."""
+    """Stores fields for new requests of a slice, or, without one, of all slices: a template of the platform.
+
+    A cluster's default precedes the default for all clusters.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63)
-    slice = models.ForeignKey(Slice, on_delete=models.PROTECT, related_name="templates")
+    slice = models.ForeignKey(
+        Slice, null=True, blank=True, on_delete=models.PROTECT, related_name="templates", help_text="Null: the platform."
+    )
     cluster = models.ForeignKey(
         Cluster, null=True, blank=True, on_delete=models.PROTECT, related_name="+", help_text="Null: all clusters of the slice."
     )
@@ -31,6 +36,10 @@ class GprTemplate(models.Model):
         ordering: ClassVar[list[str]] = ["slice__name", "name"]
         constraints: ClassVar[list[models.BaseConstraint]] = [
             models.UniqueConstraint(fields=["slice", "name"], name="template_name_once_per_slice"),
+            models.UniqueConstraint(fields=["name"], condition=Q(slice=None), name="template_name_once_on_platform"),
+            models.CheckConstraint(
+                condition=Q(slice__isnull=False) | Q(cluster=None, is_default=False, auto=False), name="template_of_platform_is_for_all"
+            ),
             models.UniqueConstraint(
                 fields=["slice", "cluster"], condition=Q(is_default=True, cluster__isnull=False), name="template_one_default_per_cluster"
             ),

@@ -11,8 +11,8 @@ from accounts.authentication import actor_of
 from accounts.models import IdempotentCreation
 from core.rest.filters import Moment, ReferenceFilter, Whole, Words, YesNo
 from core.rest.references import is_object
-from gpr.models import ENDED, Eviction, EvictionVictim, GprState
-from gpr.requests.selectors import gprs_visible_to
+from gpr.models import ENDED, Eviction, EvictionVictim, GprState, GprTemplate
+from gpr.requests.selectors import gprs_visible_to, templates_of
 from inventory.models import SupplyOrderState
 from inventory.selectors import clusters_visible_to, nodes_known_to
 from journal.models import Event, Severity
@@ -49,9 +49,14 @@ class BookingSeriesFilter(filters.FilterSet):
     canceled = YesNo(pick=lambda is_true: Q(canceled_at__isnull=not is_true))
 
 
+class TemplateHome(ReferenceFilter):
+    def filter(self, rows: QuerySet[GprTemplate], value: str) -> QuerySet[GprTemplate]:
+        return templates_of(rows, is_object(value, path="slice")) if value else rows
+
+
 class TemplateFilter(filters.FilterSet):
     name = filters.CharFilter(lookup_expr="icontains", label="Part of the name.")
-    slice = ReferenceFilter("slice")
+    slice = TemplateHome("slice", label="What its requests may start from: its own templates, and those of the platform.")
     cluster = ReferenceFilter("cluster", label="Templates for this cluster only, without those for all clusters.")
     is_default = YesNo(pick=lambda is_true: Q(is_default=is_true))
 

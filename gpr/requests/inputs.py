@@ -98,7 +98,11 @@ class GprCreate(GprChange):
     slice = Reference()
     nodes = WholeNumber(required=False, help_text="Required unless the template has it.")
     duration_s = Duration(required=False, help_text="Required unless the template has it.")
-    template = Reference(required=False, allow_null=True, help_text="A template of the slice, for all fields that are not given here.")
+    template = Reference(
+        required=False,
+        allow_null=True,
+        help_text="A template of the slice or of the platform, for all fields that are not given here. The slice's own goes first.",
+    )
 
 
 class GprAsk(GprCreate):
@@ -184,7 +188,7 @@ def spec_of_create(data: dict[str, Any], *, actor: User) -> GprSpec:
 
 def _check_cluster(template: GprTemplate) -> None:
     """Raises InvalidInput."""
-    if template.cluster and not template.slice.clusters.filter(pk=template.cluster.pk).exists():
+    if template.cluster and template.slice and not template.slice.clusters.filter(pk=template.cluster.pk).exists():
         text = f"Template {template.name} is for cluster {template.cluster.name}, which workspace {template.slice.name} uses no longer."
         raise InvalidInput({"template": [f"{text} Name other clusters, or have one of its owners change the template."]})
 

@@ -54,6 +54,7 @@ WAITING = ["name", "slice__name", "owner__name", "priority", "shape", "nodes", "
 WAITING += ["queued_at", "planned_start_at", "explanation", "promise__promised_start_at"]
 
 
+PLATFORM_TEMPLATE = "Only an administrator of the platform writes templates of the platform. Name a workspace to make one of your own."
 REFUSALS = {
     Verb.CHANGE: "Only its owner, an owner of the workspace or an administrator may change it.",
     Verb.APPROVE: "Only an administrator of its project or of the platform approves or rejects it, or a deputy of one.",
@@ -131,15 +132,24 @@ def series_for(actor: User, series_id: str | UUID, *, write: bool = False) -> Bo
 
 
 def templates_visible_to(actor: User) -> QuerySet[GprTemplate]:
+    """Those of the actor's slices, and those of the platform."""
     rows = GprTemplate.objects.select_related("slice", "cluster")
-    return visible_rows(rows, actor, _in_own_slices(actor))
+    return visible_rows(rows, actor, _in_own_slices(actor) | Q(slice=None))
+
+
+def templates_of(rows: QuerySet[GprTemplate], own: Q) -> QuerySet[GprTemplate]:
+    """`own`: the templates of one slice. A template of the platform is hidden by one of the slice that has its name."""
+    hiding = GprTemplate.objects.filter(own, name=OuterRef("name"))
+    return rows.filter(own | (Q(slice=None) & ~Exists(hiding)))
 
 
 def template_for(actor: User, reference: str | UUID, *, slice_: Slice | None = None, write: bool = False) -> GprTemplate:
-    """Raises NotFound, NotAllowed, or Conflict for an ambiguous name."""
+    """`slice_`: one that a request of this slice may name. Raises NotFound, NotAllowed, or Conflict for an ambiguous name."""
     rows = templates_visible_to(actor)
-    template = one_by_reference(rows.filter(slice=slice_) if slice_ else rows, reference, what="template")
+    template = one_by_reference(templates_of(rows, Q(slice=slice_)) if slice_ else rows, reference, what="template")
     if write and not may(actor, Verb.CHANGE, template):
+        if template.slice is None:
+            raise NotAllowed(PLATFORM_TEMPLATE)
         raise NotAllowed(f"In workspace {template.slice.name} this needs the role owner. Ask one of its owners.")
     return template
 

@@ -226,7 +226,13 @@ def shapes_of(slice_: Slice) -> list[str]:
     return sorted(shape for shape in shapes if not slice_.shapes or shape in slice_.shapes)
 
 
-def _faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) -> list[tuple[str, str]]:
+def shapes_anywhere() -> list[str]:
+    """Shapes that any cluster has or can order."""
+    return sorted({shape for shape, *_ in (*_NODE_KINDS.all(), *_TO_ORDER.all())})
+
+
+def value_faults(spec: GprSpec) -> list[tuple[str, str]]:
+    """The faults that the request would have in every workspace."""
     faults = [("name", text) for text in _name_faults(spec.name)]
     for field_name, value, least, most in [
         ("nodes", spec.nodes, 1, NODES_MAX),
@@ -240,7 +246,11 @@ def _faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) -> lis
         faults.append(("duration_s", "Must be at least one second."))
     if len(str(spec.model)) > MODEL_MAX_CHARS:
         faults.append(("model", f"Must be shorter than {MODEL_MAX_CHARS} characters."))
-    return faults + _idle_faults(spec) + _shape_faults(spec) + _cluster_faults(spec) + _start_faults(spec, now, kept_start_at)
+    return faults + _idle_faults(spec)
+
+
+def _faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) -> list[tuple[str, str]]:
+    return value_faults(spec) + _shape_faults(spec) + _cluster_faults(spec) + _start_faults(spec, now, kept_start_at)
 
 
 def _name_faults(name: str) -> list[str]:

@@ -13,7 +13,8 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.models import User
-from accounts.policy import Verb
+from accounts.policy import Verb, is_platform_admin
+from core.errors import NotAllowed
 from core.rest.fields import Flag, NewName, Reference, StrictSerializer
 from core.rest.output import ModelOutputSerializer
 from core.rest.pagination import NamePagination
@@ -23,7 +24,7 @@ from gpr.jobs.spec import FIELDS as JOB_FIELDS
 from gpr.models import GprTemplate
 from gpr.requests.filters import TemplateFilter
 from gpr.requests.inputs import GprChange
-from gpr.requests.selectors import template_for, templates_visible_to
+from gpr.requests.selectors import PLATFORM_TEMPLATE, template_for, templates_visible_to
 from gpr.templates.fields import FIELDS
 from gpr.templates.services import TemplateChange, template_change, template_create, template_delete
 from inventory.selectors import cluster_for
@@ -35,6 +36,7 @@ AUTO_HELP = (
     "While it is the default, requests are created from it for GPU pods that wait in namespaces of the slice without an "
     "automatic GPRTemplate. It needs `shape` and `duration_s`."
 )
+HOME_HELP = "Whose requests start from it. Null: the platform, for the requests of all slices; a slice's own of the same name hides it."
 DEFAULT_HELP = (
     "Whether it is the default of its cluster or of the slice, and replaces the present one. A cluster's default takes precedence."
 )
@@ -69,8 +71,8 @@ class TemplateJob(StrictSerializer):
 
 
 class TemplateSerializer(ModelOutputSerializer[GprTemplate]):
-    slice = serializers.CharField(source="slice.name")
-    slice_id = serializers.UUIDField()
+    slice = serializers.CharField(source="slice.name", default=None, allow_null=True, help_text="Null: the platform, for all slices.")
+    slice_id = serializers.UUIDField(allow_null=True)
     cluster = serializers.CharField(source="cluster.name", default=None, allow_null=True, help_text="Null: all clusters of the slice.")
     cluster_id = serializers.UUIDField(allow_null=True)
     is_default = serializers.BooleanField(help_text=DEFAULT_HELP)
@@ -105,7 +107,7 @@ class TemplatePatch(StrictSerializer):
 
 class TemplateCreate(TemplatePatch):
     name = NewName()
-    slice = Reference()
+    slice = Reference(required=False, allow_null=True, help_text=HOME_HELP)
 
 
 class TemplateViewSet(mixins.ListModelMixin, ApiViewSet[GprTemplate]):
@@ -124,9 +126,11 @@ class TemplateViewSet(mixins.ListModelMixin, ApiViewSet[GprTemplate]):
 
     @extend_schema(request=TemplateCreate, responses={201: TemplateSerializer})
     def create(self, request: Request) -> Response:
-        """Create a template. Owners of the slice may do this."""
+        """Create a template. Owners of the slice may do this; for the platform, its administrators."""
         data, actor = self.body(TemplateCreate), actor_of(request)
-        slice_ = slice_for(actor, data["slice"], verb=Verb.MANAGE)
+        slice_ = slice_for(actor, data["slice"], verb=Verb.MANAGE) if data.get("slice") else None
+        if slice_ is None and not is_platform_admin(actor):
+            raise NotAllowed(PLATFORM_TEMPLATE)
         made = template_create(slice_=slice_, change=_change_of(data, actor), actor=actor, now=self.now)
         return self._answer(template_for(actor, made.pk), status=status.HTTP_201_CREATED)
 

@@ -24,7 +24,8 @@ def auto_templates_of(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
     rows = GprTemplate.objects.filter(Q(cluster=cluster_id) | Q(cluster=None), is_default=True, slice__in=bound)
     first: dict[UUID, GprTemplate] = {}
     for row in rows.order_by("slice", F("cluster").asc(nulls_last=True)):
-        first.setdefault(row.slice_id, row)
+        if row.slice_id is not None:
+            first.setdefault(row.slice_id, row)
     return tuple(AutoTemplate(id=str(row.slice_id), name=row.name, spec=_request_spec(row.asked)) for row in first.values() if row.auto)
 
 

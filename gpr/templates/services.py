@@ -1,4 +1,4 @@
-"""Writes to templates. A slice has one default for all clusters and one for each cluster at most."""
+"""Writes to templates. A slice has one default for all clusters and one for each cluster at most; the platform has none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpr.allocation.stored_plan import plan_lock
 from gpr.jobs.spec import FIELDS as JOB_FIELDS
 from gpr.jobs.spec import JobSpec, job_check
 from gpr.models import Gpr, GprTemplate
-from gpr.requests.spec import GprSpec, spec_check
+from gpr.requests.spec import GprSpec, shapes_anywhere, spec_check, value_faults
 from gpr.templates.fields import FIELDS, terms
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
@@ -26,6 +26,9 @@ from slices.models import Slice
 MINIMAL_VALUES: dict[str, Any] = {"nodes": 1, "gpus_per_node": 1, "duration_s": 1}
 # Fields that an `auto` template must give, as in objects of kind GPRTemplate (deploy/agent/kinds.yaml).
 AUTO_REQUIRED: Final = ("shape", "duration_s")
+NOBODYS_DEFAULT: Final = (
+    "A template of the platform is for all clusters and nobody's default: a workspace makes one of its own the default."
+)
 ANY_IMAGE: Final = "any:1"  # where a template leaves the image open
 
 
@@ -41,13 +44,13 @@ class TemplateChange(TypedDict, total=False):
 
 
 @transaction.atomic
-def template_create(*, slice_: Slice, change: TemplateChange, actor: User, now: datetime) -> GprTemplate:
-    """Raises InvalidInput, OverPolicy, or NameTaken."""
+def template_create(*, slice_: Slice | None, change: TemplateChange, actor: User, now: datetime) -> GprTemplate:
+    """`slice_` None: of the platform. Raises InvalidInput, OverPolicy, or NameTaken."""
     _lock(slice_)
     template = GprTemplate(slice=slice_, created_at=now)
     _apply(template, change, now)
     _store(template, actor, now, is_new=True)
-    _record(template, "created", f"Template {template.name} was made: {terms(template)}{_default_text(template)}.", actor, now)
+    _record(template, "created", f"was made: {terms(template)}{_default_text(template)}.", actor, now)
     return template
 
 
@@ -62,7 +65,7 @@ def template_change(*, template: GprTemplate, change: TemplateChange, actor: Use
         return found
     _store(found, actor, now, was_default=was_default)
     renamed = f", and is named {found.name} now" if found.name != old_name else ""
-    _record(found, "changed", f"Template {old_name} was changed{renamed}: {terms(found)}{_default_text(found)}.", actor, now)
+    _record(found, "changed", f"was changed{renamed}: {terms(found)}{_default_text(found)}.", actor, now, name=old_name)
     return found
 
 
@@ -73,21 +76,23 @@ def template_delete(*, template: GprTemplate, actor: User, now: datetime) -> Non
     found = _locked(template)
     # Rows are locked in one order to avoid deadlocks.
     list(Gpr.objects.select_for_update(of=("self",)).filter(template=found).order_by("pk").values_list("pk"))
-    _record(found, "deleted", f"Template {found.name} was deleted; it was {terms(found)}.", actor, now)
+    _record(found, "deleted", f"was deleted; it was {terms(found)}.", actor, now)
     was_default = found.is_default
     found.delete()
     _notify_agents(found, was_default=was_default)
 
 
-def _lock(slice_: Slice) -> None:
+def _lock(slice_: Slice | None) -> None:
     # One change of the default at a time.
-    list(Slice.objects.select_for_update(no_key=True).filter(pk=slice_.pk).values_list("pk"))
+    if slice_ is not None:
+        list(Slice.objects.select_for_update(no_key=True).filter(pk=slice_.pk).values_list("pk"))
 
 
 def _locked(template: GprTemplate) -> GprTemplate:
     """Raises NotFound when it is gone."""
     _lock(template.slice)
-    found = GprTemplate.objects.select_related("slice", "cluster").filter(pk=template.pk).first()
+    rows = GprTemplate.objects.select_related("slice", "cluster").select_for_update(of=("self",), no_key=True)
+    found = rows.filter(pk=template.pk).first()
     if found is None:
         raise NotFound("template")
     return found
@@ -106,11 +111,26 @@ def _apply(template: GprTemplate, change: TemplateChange, now: datetime) -> None
         return  # it can be switched off even if its values have become invalid
     _check_auto(template)
     _check_job(template)
+    if template.slice is None:
+        _check_everywhere(template)
+        return
     try:
         spec_check(_minimal_spec(template), now=now)
     except InvalidInput as error:
         errors: dict[str, list[str]] = error.extra["errors"]
         raise InvalidInput({"cluster" if name == "clusters" else name: texts for name, texts in errors.items()}) from None
+
+
+def _check_everywhere(template: GprTemplate) -> None:
+    """A workspace's own policy judges each request that is made from it. Raises InvalidInput."""
+    errors = {name: [NOBODYS_DEFAULT] for name in ("cluster", "is_default", "auto") if getattr(template, name)}
+    if faults := value_faults(_minimal_spec(template)):
+        errors |= {name: [text] for name, text in faults}
+    shape = template.asked.get("shape")
+    if shape and shape not in (known := shapes_anywhere()):
+        errors["shape"] = [f"No cluster has this shape. There are {', '.join(known)}." if known else "No cluster has GPUs yet."]
+    if errors:
+        raise InvalidInput(errors)
 
 
 def _check_auto(template: GprTemplate) -> None:
@@ -135,7 +155,7 @@ def _minimal_spec(template: GprTemplate) -> GprSpec:
     if not asked.get("shape"):
         asked.setdefault("min_gpu_memory_gib", 1)
     clusters = (template.cluster,) if template.cluster else ()
-    return GprSpec(name=template.name, slice=template.slice, clusters=clusters, **asked)
+    return GprSpec(name=template.name, slice=template.slice or Slice(), clusters=clusters, **asked)
 
 
 def _store(template: GprTemplate, actor: User, now: datetime, *, is_new: bool = False, was_default: bool = False) -> None:
@@ -145,7 +165,8 @@ def _store(template: GprTemplate, actor: User, now: datetime, *, is_new: bool = 
         with transaction.atomic():
             template.save(force_insert=is_new)
     except IntegrityError:
-        raise NameTaken(f"Workspace {template.slice.name} has a template {template.name} already. Choose another name.") from None
+        owner = f"Workspace {template.slice.name}" if template.slice else "The platform"
+        raise NameTaken(f"{owner} has a template {template.name} already. Choose another name.") from None
     _notify_agents(template, was_default=was_default)
 
 
@@ -153,11 +174,11 @@ def _replace_default(template: GprTemplate, actor: User, now: datetime) -> None:
     others = GprTemplate.objects.select_related("slice").filter(slice=template.slice, cluster=template.cluster, is_default=True)
     for other in others.exclude(pk=template.pk):
         GprTemplate.objects.filter(pk=other.pk).update(is_default=False)
-        _record(other, "changed", f"Template {other.name} is no default any more: {template.name} takes its place.", actor, now)
+        _record(other, "changed", f"is no default any more: {template.name} takes its place.", actor, now)
 
 
 def _notify_agents(template: GprTemplate, *, was_default: bool) -> None:
-    if template.is_default or was_default:
+    if template.slice and (template.is_default or was_default):
         desired_set_changed(template.slice.namespaces.values_list("cluster", flat=True))
 
 
@@ -171,10 +192,11 @@ def _default_text(template: GprTemplate) -> str:
     return f"{default}; for pods that wait" if template.auto else default
 
 
-def _record(template: GprTemplate, what: str, message: str, actor: User, now: datetime) -> None:
+def _record(template: GprTemplate, what: str, message: str, actor: User, now: datetime, *, name: str = "") -> None:
+    whose = "" if template.slice else " of the platform"
     event_record(
         kind=f"template.{what}",
-        message=message,
+        message=f"Template {name or template.name}{whose} {message}",
         at=now,
         actor=actor,
         slice_id=template.slice_id,

@@ -15,10 +15,11 @@ from gpr.models import Gpr
 from gpr.requests.selectors import DUE_ORDER, approvals_visible_to
 from portal_shared.access import PageRequest
 from portal_shared.forms.questions import Question, sent
+from portal_shared.forms.service_form import ServiceForm
 from portal_shared.parts.gpr_box import ask_of
 from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
-from portal_user.forms import DeputyForm, ManyForm, ServiceForm
+from portal_user.forms import DeputyForm, ManyForm
 from slices.deputies.selectors import deputies_involving
 from slices.deputies.services import may_name_deputies
 from slices.models import Deputy

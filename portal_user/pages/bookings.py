@@ -18,9 +18,10 @@ from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState
 from inventory.selectors import maintenance_ahead
 from portal_shared.access import PageRequest
 from portal_shared.forms.questions import Question
+from portal_shared.forms.service_form import ServiceForm
 from portal_shared.parts.gpr_box import ask_of, shown_state, window_end
 from portal_shared.shell import Shell, WorkspaceMark
-from portal_user.forms import BookForm, ServiceForm
+from portal_user.forms import BookForm
 from portal_user.pages.requests.listing import may_create
 from slices.models import Slice
 

@@ -23,10 +23,10 @@ from journal.notices.selectors import channels_of, deliveries_of
 from journal.notices.settings.services import notice_settings_for
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.forms.questions import Question
+from portal_shared.forms.service_form import ServiceForm
 from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
 from portal_user.channel_forms import ChannelForm, CodeForm, NoticeSettingsForm
-from portal_user.forms import ServiceForm
 from portal_user.pages.requests.listing import may_create
 from slices.models import Slice
 

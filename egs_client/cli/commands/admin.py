@@ -30,7 +30,7 @@ GROUPS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "namespace": ("slices.namespaces", (), "Namespaces of a workspace."),
     "quota": ("quotas", (), "Guaranteed and most GPUs."),
     "budget": ("budgets", (), "GPU-hours of a period."),
-    "template": ("templates", (), "Templates of requests."),
+    "template": ("templates", (), "Templates of requests: those of a workspace, or of the platform for all workspaces."),
     "check-policy": ("check_policies", (), "Which checks nodes have to pass."),
     "remediation": ("remediation", (), "Nodes that are set aside: why, and how they come back."),
     "remediation-policy": ("remediation_policies", (), "Policies of repairs: the actions that EGS may take on nodes that are set aside."),

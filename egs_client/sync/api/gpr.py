@@ -444,7 +444,7 @@ class Gprs(Resource):
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
             policy says.
         model: Name and parameters of the model, in any form.
-        template: A template of the slice, for all fields that are not given here.
+        template: A template of the slice or of the platform, for all fields that are not given here. The slice's own goes first.
         """
         return self.client.call(
             "POST",
@@ -538,7 +538,7 @@ class Gprs(Resource):
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
             policy says.
         model: Name and parameters of the model, in any form.
-        template: A template of the slice, for all fields that are not given here.
+        template: A template of the slice or of the platform, for all fields that are not given here. The slice's own goes first.
         """
         return self.client.call(
             "POST",
@@ -916,7 +916,7 @@ class Jobs(Resource):
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
             policy says.
         model: Name and parameters of the model, in any form.
-        template: A template of the slice, for all fields that are not given here.
+        template: A template of the slice or of the platform, for all fields that are not given here. The slice's own goes first.
         """
         return self.client.call(
             "POST",
@@ -1203,7 +1203,7 @@ class Notebooks(Resource):
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
             policy says.
         model: Name and parameters of the model, in any form.
-        template: A template of the slice, for all fields that are not given here.
+        template: A template of the slice or of the platform, for all fields that are not given here. The slice's own goes first.
         """
         return self.client.call(
             "POST",
@@ -1764,6 +1764,7 @@ class Templates(Resource):
         cluster: Templates for this cluster only, without those for all clusters.
         name: Part of the name.
         page_size: Rows a page.
+        slice: What its requests may start from: its own templates, and those of the platform.
         """
         return Pages(
             self.client,
@@ -1776,10 +1777,10 @@ class Templates(Resource):
         self,
         *,
         name: str,
-        slice: str,
         cluster: str | UnsetType | None = UNSET,
         is_default: bool | UnsetType = UNSET,
         auto: bool | UnsetType = UNSET,
+        slice: str | UnsetType | None = UNSET,
         shape: str | UnsetType | None = UNSET,
         min_gpu_memory_gib: int | UnsetType | None = UNSET,
         nodes: int | UnsetType | None = UNSET,
@@ -1809,13 +1810,15 @@ class Templates(Resource):
         releases_box: bool | UnsetType | None = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Template:
-        """Create a template. Owners of the slice may do this.
+        """Create a template. Owners of the slice may do this; for the platform, its administrators.
 
         cluster: The only cluster that it is for; null: all clusters of the slice.
         is_default: Whether it is the default of its cluster or of the slice, and replaces the present one. A cluster's default takes
             precedence.
         auto: While it is the default, requests are created from it for GPU pods that wait in namespaces of the slice without an
             automatic GPRTemplate. It needs `shape` and `duration_s`.
+        slice: Whose requests start from it. Null: the platform, for the requests of all slices; a slice's own of the same name hides
+            it.
         shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
         gpus_per_node: Null: all of each node.
         priority: From 1 to 300; a higher priority is first. Default: 101.

@@ -8,13 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from django.conf import settings
-from django.db.models import prefetch_related_objects
+from django.db.models import F, Q, prefetch_related_objects
 from django.urls import reverse
 
 from accounts.models import User
 from core.pages import words
 from core.pages.parts import EventRow, Tab
 from gpr.models import ENDED, Gpr, GprTemplate, Nearness
+from gpr.requests.selectors import templates_of
 from journal.models import Event
 from portal_shared.access import PageRequest
 from portal_shared.shell import Shell, WorkspaceMark
@@ -252,8 +253,9 @@ def _templates(slice_: Slice, form: GprForm) -> Iterator[TemplateChoice]:
     """Returns defaults first; at most one more than is shown."""
     current = str(form["template"].value() or "")
     url = reverse(form.CREATE_PAGE, args=[slice_.name])
-    for pk, name in slice_.templates.order_by("-is_default", "name").values_list("pk", "name")[: TEMPLATES_SHOWN + 1]:
-        yield TemplateChoice(name, f"{url}?template={pk}", str(pk) == current)
+    rows = templates_of(GprTemplate.objects.all(), Q(slice=slice_)).order_by(F("slice").asc(nulls_last=True), "-is_default", "name")
+    for pk, name, own in rows.values_list("pk", "name", "slice")[: TEMPLATES_SHOWN + 1]:
+        yield TemplateChoice(name if own == slice_.pk else f"{name} (platform)", f"{url}?template={pk}", str(pk) == current)
 
 
 def _tabs(slice_: Slice, form: GprForm) -> Iterator[Tab]:

@@ -15,8 +15,9 @@ from accounts.policy import Kind, Verb, may, may_all
 from core.pages import words
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.forms.questions import Question
+from portal_shared.forms.service_form import ServiceForm
 from portal_shared.shell import Shell, WorkspaceMark
-from portal_user.forms import KubeconfigForm, ServiceForm
+from portal_user.forms import KubeconfigForm
 from portal_user.pages.requests.listing import may_create
 from protocol.tenancy.workspaces import BindingState
 from slices.models import LIVE_STATES, PENDING, Kubeconfig, KubeconfigState, Membership, Namespace, Slice

@@ -9,8 +9,9 @@ from django.urls import reverse
 
 from portal_shared.access import PageRequest
 from portal_shared.forms.questions import Question, sent
+from portal_shared.forms.service_form import ServiceForm
 from portal_shared.shell import Shell
-from portal_user.forms import RefusalForm, ServiceForm
+from portal_user.forms import RefusalForm
 from portal_user.pages.tenants.access import shell_of
 from slices.invitations.services import invitations_of
 from slices.models import PENDING, Invitation, Namespace, Role

@@ -15,7 +15,8 @@ from core.rest.references import one_by_id
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.forms.group_form import GroupForm
 from portal_shared.forms.questions import decide, sent
-from portal_user.forms import InviteForm, MemberRoleForm, ServiceForm
+from portal_shared.forms.service_form import ServiceForm
+from portal_user.forms import InviteForm, MemberRoleForm
 from portal_user.pages.tenants.people import WorkspacePeoplePage, people_question
 from slices.invitations.services import invitation_withdraw, member_add
 from slices.models import Membership, Role, Slice

@@ -61,6 +61,7 @@ PARTS = {
     **{key: ["body"] for key in ("alert", "admin-alert")},
     "admin-workspace-requests": ["rows"],
     "templates": ["list"],
+    "admin-templates": ["list"],
     "jobs": ["list"],
     "job": ["now", "log", "events"],
     "notebooks": ["list"],
@@ -204,6 +205,8 @@ def address(name: str, admin_world: AdminWorld) -> str:
     if name in {"invitation-accept", "invitation-decline"}:
         invited = member_add(slice_=admin_world.slice, reference="admin", role=Role.VIEWER, actor=admin_world.people.owner, now=db_now())
         return reverse(name, args=[invited.pk])
+    if name in {"admin-template", "admin-template-delete"}:
+        return reverse(name, args=[factories.template(None).pk])
     if name in {"template", "template-delete", "template-switch"}:
         switch = {"switch": "make-default"} if name == "template-switch" else {}
         return reverse(name, kwargs={"slice": "vision", "pk": factories.template(admin_world.slice).pk, **switch})
