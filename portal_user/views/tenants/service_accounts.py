@@ -15,7 +15,8 @@ from core.errors import EgsError
 from core.rest.references import one_by_id
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.forms.questions import UNPROCESSABLE, ask, decide, refused, sent
-from portal_user.forms import ProgramForm, ProgramRoleForm, ServiceForm, TokenForm
+from portal_shared.forms.service_form import ServiceForm
+from portal_user.forms import ProgramForm, ProgramRoleForm, TokenForm
 from portal_user.pages.tenants.people import ProgramPage, people_question
 from slices.models import Role, ServiceAccount, Slice
 from slices.selectors import slice_for
