@@ -41,6 +41,7 @@ class Basis:
     policy: Policy
     pools: tuple[Pool, ...]
     quotas: tuple[Quota, ...]
+    parts: tuple[tuple[Running, ...], tuple[Request, ...]]
     closed: Mapping[str, tuple[Window, ...]]  # by node
     stays: Mapping[str, _Stay]
 
@@ -55,7 +56,8 @@ class Basis:
         closed = {node: windows for node, windows in board.closed.items() if windows}
         is_settled = not any(each.risk for each in board.order) and all(slot.start_s > snapshot.now_s for slot in expected.values())
         bounds = snapshot.now_s, _until_s(board, expected, snapshot), is_settled
-        return cls(*bounds, snapshot.policy, snapshot.pools, snapshot.quotas, closed, boxes | waiting)
+        parts = snapshot.running, snapshot.queue
+        return cls(*bounds, snapshot.policy, snapshot.pools, snapshot.quotas, parts, closed, boxes | waiting)
 
     def holds_for(self, snapshot: Snapshot) -> bool:
         """Returns whether nothing has changed since that plan, and nothing was due."""
@@ -64,9 +66,7 @@ class Basis:
             return False
         if snapshot.has_freed or snapshot.moved is not None or snapshot.edited is not None:
             return False
-        stays = self.stays
-        parts: tuple[Request | Running, ...] = (*snapshot.running, *snapshot.queue)
-        return len(parts) == len(stays) and all((stay := stays.get(part.id)) is not None and stay.part is part for part in parts)
+        return self.parts == (snapshot.running, snapshot.queue)  # quick: what has not changed is the same object
 
     def differing(self, before: Basis, board: Board) -> set[str]:
         """Returns the ids of requests whose explanation, start or turn may differ from those of the plan `before`.
@@ -116,7 +116,7 @@ def _until_s(board: Board, expected: Mapping[str, Slot], snapshot: Snapshot) -> 
     # Time alone changes the plan when a start or an end is due or nodes close or open. While requests may take capacity from others, each
     # plan considers only some of them.
     now_s = snapshot.now_s
-    if board.queue and evictions_possible(snapshot.policy, snapshot.quotas, evictor_count=board.evictor_count):
+    if board.queue and evictions_possible(snapshot.policy, snapshot.quotas, board.evictor_count):
         return now_s
     times_s = [slot.start_s for slot in expected.values()] + [box.end_s for box in board.running.values()]
     times_s += [at_s for windows in board.closed.values() for window in windows for at_s in (window.start_s, window.end_s)]

@@ -30,7 +30,7 @@ from planner.promises.slack import SlackTracker, find_new_place
 from planner.reasons import Reasons
 from planner.sharing.displacement import apply_move
 from planner.sharing.edits import apply_edit
-from planner.sharing.evictions import EvictionPlanner
+from planner.sharing.evictions import EvictionPlanner, evictions_possible
 from planner.sharing.rights import Rights, borrows
 from planner.sharing.supplies import assign_supplies
 from planner.snapshot import Arrival, Moved, PolicyName, Quota, Request, Shadow, Slot, Snapshot
@@ -100,8 +100,7 @@ def plan_newcomers(snapshot: Snapshot, restored: Restored) -> Plan | None:
     """
     board, newcomers, queues = restored
     may_change_more = any(waiting.promise_s is not None or board.may_cause_evictions(waiting.request) for waiting in newcomers)
-    is_plain = snapshot.policy.name == PolicyName.GUARDED and snapshot.policy.break_from is None and not board.followers
-    if may_change_more or not is_plain or snapshot.has_freed or snapshot.moved is not None or can_order_nodes(snapshot):
+    if may_change_more or _may_move_slots(board, snapshot):
         return None
     remembered = place_newcomers(board, newcomers, snapshot, queues=queues)
     reserve, rights = FailureReserve(board, snapshot.memory.failed), Rights(board, snapshot.quotas)
@@ -113,6 +112,30 @@ def plan_newcomers(snapshot: Snapshot, restored: Restored) -> Plan | None:
     placements = tuple(map(explainer.placement, in_turn))
     forecasts = tuple(forecast for waiting in in_turn if (forecast := explainer.forecast(waiting)) is not None)
     return Plan(snapshot.now_s, placements, remembered, forecasts, faults=faults_of(board, placements, (), in_turn))
+
+
+@no_collection()
+def plan_starts(snapshot: Snapshot, restored: Restored) -> Plan | None:
+    """Plans what starts now on a board whose slots are all as stored, and changes nothing there.
+
+    Shapes: as `plan` if nobody is `explained`, without `others`. None if slots may move: then `plan` has to decide.
+    """
+    board, newcomers, _ = restored
+    if newcomers or _may_move_slots(board, snapshot) or evictions_possible(board.policy, snapshot.quotas, board.evictor_count):
+        return None
+    expected = board.starting()
+    starting = sorted((board.queue[id_] for id_ in expected), key=turn_of)
+    slots = {waiting.request.id: slot for waiting in starting if (slot := board.slot(waiting)) is not None}
+    reasons, reserve = Reasons(board, expected, ()), FailureReserve(board, snapshot.memory.failed)
+    explainer = _Explainer(board, slots, expected, reasons, Rights(board, snapshot.quotas), reserve, snapshot)
+    placements = tuple(map(explainer.placement, starting))
+    return Plan(snapshot.now_s, placements, faults=faults_of(board, placements, (), starting))
+
+
+def _may_move_slots(board: Board, snapshot: Snapshot) -> bool:
+    """Tells whether a plan may move slots that are as stored."""
+    is_plain = snapshot.policy.name == PolicyName.GUARDED and snapshot.policy.break_from is None and not board.followers
+    return not is_plain or snapshot.has_freed or snapshot.moved is not None or can_order_nodes(snapshot)
 
 
 def can_order_nodes(snapshot: Snapshot) -> bool:

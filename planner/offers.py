@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -12,15 +12,16 @@ from planner.board.board import Board
 from planner.board.waiting import Waiting
 from planner.engine import can_order_nodes, forecast_of, make_evictions, no_collection, place_newcomers, promise_of
 from planner.feasibility import largest_that_fits
-from planner.plan import Offer
+from planner.plan import Explanation, Offer
 from planner.promises.failure_reserve import FailureReserve
 from planner.promises.live_board import Restore, restore_anew
 from planner.promises.slack import SlackTracker
 from planner.reasons import Reasons
 from planner.sharing.edits import BeforeEdit, put_back, slack_without, take_out
+from planner.sharing.evictions import evictions_possible
 from planner.sharing.rights import borrows
 from planner.sharing.supplies import assign_supplies
-from planner.snapshot import PolicyName, Pool, Request, Snapshot
+from planner.snapshot import PolicyName, Pool, Request, Slot, Snapshot
 
 
 def offers(snapshot: Snapshot, candidate: Request) -> tuple[Offer, ...]:
@@ -98,7 +99,22 @@ class OfferFinder:
         return board
 
     def _offer(self, candidate: Request) -> Offer | None:
-        snapshot, board = self._snapshot, self._board.copy()
+        if not self._moves_nothing(candidate):
+            return self._offer_on(self._board.copy(), candidate)
+        offer = self._offer_on(self._board, candidate)
+        self._board.dequeue(self._board.queue[candidate.id])
+        return offer
+
+    def _moves_nothing(self, candidate: Request) -> bool:
+        """Tells whether the board is as before once the candidate has left it."""
+        board, snapshot = self._board, self._snapshot
+        if self._slack is None or self._before_edit is not None or self._newcomers or board.followers or candidate.after:
+            return False
+        evictor_count = board.evictor_count + candidate.may_evict
+        return not can_order_nodes(snapshot) and not evictions_possible(board.policy, snapshot.quotas, evictor_count)
+
+    def _offer_on(self, board: Board, candidate: Request) -> Offer | None:
+        snapshot = self._snapshot
         reserve = FailureReserve(board, snapshot.memory.failed)
         waiting = self._taken_in(board, candidate, reserve)
         evictions, rights = make_evictions(board, snapshot.quotas)
@@ -118,7 +134,7 @@ class OfferFinder:
             start_s=start.start_s,
             promise_s=promise_s,
             slot=start,
-            explain=lambda: Reasons(board, expected, [candidate]).explain(candidate, start),
+            explain=lambda: _explained(board, expected, candidate),
             forecast=forecast_of(board, waiting, start.start_s, promise_s),
             evictions=tuple(eviction for eviction in evictions if eviction.id == candidate.id),
             borrows=borrows(board, rights, candidate, start),
@@ -133,6 +149,16 @@ class OfferFinder:
         newcomers = [board.queue[other.request.id] for other in self._newcomers]
         place_newcomers(board, [*newcomers, waiting], self._snapshot, slack)
         return waiting
+
+
+def _explained(board: Board, expected: Mapping[str, Slot], candidate: Request) -> Explanation:
+    has_left = candidate.id not in board.queue
+    if has_left:
+        board.enqueue(candidate)
+    found = Reasons(board, expected, [candidate]).explain(candidate, expected[candidate.id])
+    if has_left:
+        board.dequeue(board.queue[candidate.id])
+    return found
 
 
 def _soonest_first(candidate: Request, found: Iterable[Offer | None]) -> tuple[Offer, ...]:

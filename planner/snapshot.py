@@ -126,8 +126,8 @@ class Running:
     uncounted: tuple[str, ...] = ()  # stand-ins for nodes of the box that still exist; quotas do not count both
 
     @property
-    def counted(self) -> list[str]:
-        return [node for node in self.nodes if node not in self.uncounted]
+    def counted(self) -> tuple[str, ...]:
+        return tuple(node for node in self.nodes if node not in self.uncounted) if self.uncounted else self.nodes
 
 
 @dataclass(frozen=True, slots=True)

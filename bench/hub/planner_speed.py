@@ -17,7 +17,7 @@ from typing import Final
 
 from bench.figures import Figure
 from planner.board.board import Board
-from planner.engine import admit, plan
+from planner.engine import admit, plan, plan_newcomers
 from planner.offers import OfferFinder, offers
 from planner.promises.live_board import LiveBoard
 from planner.promises.repair import board_of
@@ -102,9 +102,7 @@ def _case(queue_count: int, node_count: int) -> dict[str, float]:
         "one offer, on a board": _seconds(partial(_offer, newcomers, random.Random(1)), runs=50),
         "a whole plan": _seconds(partial(plan, stored), runs=1),
         "an offer from a snapshot": _seconds(partial(offers, stored, newcomer), runs=1),
-        "a newcomer's plan, from a board that goes on": _seconds(
-            partial(plan, crowd, explained={newcomer.id}, restore=live.restore), runs=RUNS
-        ),
+        "a newcomer's plan, from a board that goes on": _seconds(partial(_newcomer_plan, live, crowd), runs=RUNS),
         "an offer, from a board that goes on": _seconds(lambda: OfferFinder(stored, restore=live.restore).offers(newcomer), runs=RUNS),
         "a whole plan, guarantees for 20 projects": _seconds(partial(plan, _with_quotas(stored, most=None)), runs=1),
         "a whole plan, guarantees and limits for 20 projects": _seconds(
@@ -112,6 +110,12 @@ def _case(queue_count: int, node_count: int) -> dict[str, float]:
         ),
         **{f"a whole plan, {what}": _seconds(partial(plan, with_slots(change(fresh))), runs=1) for what, change in OTHERS.items()},
     }
+
+
+def _newcomer_plan(live: LiveBoard, crowd: Snapshot) -> None:
+    with live.trial(crowd) as restored:
+        if restored is None or plan_newcomers(crowd, restored) is None:
+            raise RuntimeError("the board was not kept, or more than the newcomer moves")
 
 
 def _figures(queue_count: int, node_count: int, measured: Mapping[str, float]) -> list[Figure]:

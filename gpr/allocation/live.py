@@ -24,7 +24,7 @@ from gpr.allocation.memory import memory_of
 from gpr.allocation.pools import Fleet, PoolIndex, fleet_of, pools_of
 from gpr.allocation.snapshot import Loaded, policy, predecessor_of, request_of, running_box
 from gpr.models import PlanRecord
-from gpr.quotas.fairness import shares_of, usage_at
+from gpr.quotas.fairness import held_gpus, shares_of, usage_at
 from gpr.supplies.selectors import SupplyState, supplies_load
 from inventory.models import HubAbsence
 from inventory.rows import CLUSTERS_THERE
@@ -52,6 +52,7 @@ class LiveSnapshot:
         self._policy: Policy | None = None
         self._shares: dict[str, int] = {}
         self._running: dict[str, Running] = {}
+        self._held: dict[tuple[str, int], int] = {}
         self._queue: dict[str, Request] = {}
         self._board = LiveBoard()
 
@@ -92,7 +93,7 @@ class LiveSnapshot:
         if rules != self._policy:
             self._policy, self._stale = rules, None
         self._make_running(places)
-        shares = shares_of(usage_at(rows.usage, now), self._running.values(), self._pools, rows.quotas, now_s)
+        shares = shares_of(usage_at(rows.usage, now), self._held, rows.quotas, now_s)
         self._make_queue(places, shares)
         self._stale = set()
         if with_memory or len(rows.promises) < len(rows.requests):
@@ -131,7 +132,9 @@ class LiveSnapshot:
 
     def _make_running(self, places: PoolIndex) -> None:
         held, stale = self._rows.held, self._stale
-        self._running = _brought_up_to_date(self._running, held, stale, lambda id_: running_box(held[id_], places.pool_of_node))
+        running = _brought_up_to_date(self._running, held, stale, lambda id_: running_box(held[id_], places.pool_of_node))
+        if stale is None or running is not self._running:
+            self._running, self._held = running, held_gpus(running.values(), self._pools)
 
     def _make_queue(self, places: PoolIndex, shares: dict[str, int]) -> None:
         requests, stale = self._rows.requests, self._stale
@@ -154,7 +157,7 @@ def _brought_up_to_date(
     known: dict[str, Part], there: Collection[str], stale: Set[str] | None, make: Callable[[str], Part]
 ) -> dict[str, Part]:
     """Makes the parts anew that are `stale` (None: all) and still `there`. Equal ones keep their objects: the board knows them by these."""
-    if stale is not None and not stale:
+    if stale is not None and not any(id_ in known or id_ in there for id_ in stale):
         return known
     made = {id_: make(id_) for id_ in (there if stale is None else stale) if id_ in there}
     kept = {id_: was if (was := known.get(id_)) == part else part for id_, part in made.items()}

@@ -5,7 +5,7 @@ Every writer of slots holds the plan lock: two planners at once would promise th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
@@ -33,11 +33,12 @@ from journal.hints import PLAN, hint, slice_topic
 from journal.models import Severity
 from journal.services import event_record
 from planner.basis import Basis
-from planner.engine import plan, plan_newcomers
+from planner.engine import plan, plan_newcomers, plan_starts
 from planner.plan import BarePlacement, Blocker, Explanation, Placement, Plan, Remembered
 from planner.plan import PromiseMove as PlannedMove
+from planner.promises.live_board import Restored
 from planner.promises.slack import ENDS_FADING
-from planner.snapshot import Arrival, Moved, Slot
+from planner.snapshot import Arrival, Moved, Slot, Snapshot
 from planner.snapshot import Shadow as PlannerShadow
 
 PLAN_LOCK: Final = "plan"
@@ -78,7 +79,8 @@ def replan(
     was = loaded.waiting(edited.gpr, edited.clusters) if edited is not None else None
     loaded = replace(loaded, snapshot=replace(loaded.snapshot, moved=moved, edited=was))
     since = _Process.basis if explained is None and loaded.explained == _Process.explained else None
-    made = plan_of(loaded, explained=explained, since=since)
+    made = None if explained is None or explained else _on_live_board(loaded, plan_starts)
+    made = made or plan_of(loaded, explained=explained, since=since)
     if since is not None and made.basis is not None:
         explained = {UUID(placement.id) for placement in made.placements}
     plan_store(made, loaded, now, explained=explained, edited=edited.gpr if edited is not None else None)
@@ -99,9 +101,12 @@ def plan_of(loaded: Loaded, *, explained: Set[UUID] | None, since: Basis | None 
 
 def newcomers_plan(loaded: Loaded, newcomers: Set[UUID]) -> Plan:
     """Does the same as `plan_of`, but tells only of these, if the rest stays as it is stored."""
+    return _on_live_board(loaded, plan_newcomers) or plan_of(loaded, explained=newcomers)
+
+
+def _on_live_board(loaded: Loaded, make: Callable[[Snapshot, Restored], Plan | None]) -> Plan | None:
     with loaded.board.trial(loaded.snapshot) as restored:
-        made = plan_newcomers(loaded.snapshot, restored) if restored is not None else None
-    return made or plan_of(loaded, explained=newcomers)
+        return make(loaded.snapshot, restored) if restored is not None else None
 
 
 def explanation_data(explanation: Explanation) -> dict[str, Any]:

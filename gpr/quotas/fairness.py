@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import repeat
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -67,10 +68,18 @@ def usage_at(rows: Iterable[UsageRow], now: datetime) -> dict[str, float]:
     return {str(pk): decayed(gpu_s, (now - (summed_at or now)).total_seconds()) for pk, gpu_s, summed_at in rows}
 
 
-def shares_of(
-    ended: Mapping[str, float], running: Iterable[Running], pools: Iterable[Pool], quotas: Iterable[Quota], now_s: int
-) -> dict[str, int]:
-    """Steps by project: 0 used its part, above 0 more; two steps are a factor of two."""
+def held_gpus(running: Iterable[Running], pools: Iterable[Pool]) -> dict[tuple[str, int], int]:
+    """GPUs in boxes by project and start."""
+    gpus_of = {node.id: node.gpu_count for pool in pools for node in pool.nodes}
+    held: dict[tuple[str, int], int] = defaultdict(int)
+    for box in running:
+        counted = box.counted
+        held[box.project, box.started_s] += len(counted) * box.gpus_per_node or sum(map(gpus_of.get, counted, repeat(0)))
+    return held
+
+
+def shares_of(ended: Mapping[str, float], held: Mapping[tuple[str, int], int], quotas: Iterable[Quota], now_s: int) -> dict[str, int]:
+    """Steps by project: 0 used its part, above 0 more; two steps are a factor of two. `held`: see `held_gpus`."""
     weights = dict.fromkeys(ended, 0)
     for quota in quotas:
         if quota.owner in weights:
@@ -78,12 +87,7 @@ def shares_of(
     # The due part of a project is by its guaranteed GPUs, at least one.
     weights = {project: max(weight, 1) for project, weight in weights.items()}
     use = {project: gpu_s + CREDIT_S * weights[project] for project, gpu_s in ended.items()}
-    gpus_of = {node.id: node.gpu_count for pool in pools for node in pool.nodes}
-    gpu_counts: dict[tuple[str, int], int] = defaultdict(int)  # by project and start
-    for box in running:
-        gpu_count = len(box.counted) * box.gpus_per_node or sum(gpus_of.get(node, 0) for node in box.counted)
-        gpu_counts[box.project, box.started_s] += gpu_count
-    for (project, started_s), gpu_count in gpu_counts.items():
+    for (project, started_s), gpu_count in held.items():
         use[project] += box_use(gpu_count, now_s - started_s)
     due_per_weight = sum(use.values()) / max(sum(weights.values()), 1)
     return {project: _step(use[project] / (weight * due_per_weight)) for project, weight in weights.items()}

@@ -194,9 +194,12 @@ class Board:
         self.queue.update((waiting.request.id, waiting) for waiting in made)
         self._at_row.update(zip(rows, made, strict=True))
         self.order.update(made)
+        if len(made) > 1:
+            self._order = None
+        elif made and self._order is not None:
+            self._order = np.insert(self._order, self.order.index(made[0]), made[0].row)
         self.evictor_count += sum(request.may_evict for request in requests)
         self._followers.update(request.id for request in requests if request.after)
-        self._order = None
         return made
 
     def turn(self, request: Request) -> Turn:
@@ -392,6 +395,13 @@ class Board:
         """
         return self._slots(self._played(asked)) if self.order else {}
 
+    def starting(self) -> dict[str, Slot]:
+        """Finds what starts now, as `expected` begins. Changes nothing."""
+        self._reserve_steps_for_all()
+        table = self._table._replace(**{name: getattr(self._table, name).copy() for name in ("state", "slot_s", "places")})
+        rows = scheduling.tick(copy_capacity(self.capacity), self._empty_free_now(), table, self._order_now(), self.now_s)
+        return {self._at_row[row].request.id: self.slot_at(places_of(table, row), self.now_s) for row in rows.tolist()}
+
     def expected_near(self, asked: Set[str]) -> dict[str, Slot]:
         """Does the same, but returns only the starts of these and of those that share nodes or limits with them, or come before them."""
         table = self._played(asked)
@@ -558,11 +568,12 @@ class Board:
     def _forget(self, waiting: Waiting) -> None:
         self._table.state[waiting.row] = EMPTY
         self._unused.append(waiting.row)
+        if self._order is not None:
+            self._order = np.delete(self._order, self.order.index(waiting))
         self.order.remove(waiting)
         self.evictor_count -= waiting.request.may_evict
         self._followers.discard(waiting.request.id)
         del self.queue[waiting.request.id], self._at_row[waiting.row]
-        self._order = None
 
     def _order_now(self) -> Ints:
         if self._order is None:

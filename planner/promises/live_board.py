@@ -5,12 +5,12 @@ It must plan as `board_of` does. When slots are lost, late or at risk, `board_of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 
-from planner.board.board import Board, Box
+from planner.board.board import Board
 from planner.board.waiting import Waiting
 from planner.capacity.profile import NONE, Profiles
 from planner.promises.proof import is_overcommitted
@@ -20,7 +20,7 @@ from planner.snapshot import Request, Running, Shadow, Snapshot
 
 # After so many changes the board is made anew, since unused limits and demands stay on it.
 CHANGES_MOST: Final = 20_000
-Part = TypeVar("Part")
+Part = TypeVar("Part", Request, Running, Shadow)
 
 
 class Restored(NamedTuple):
@@ -97,10 +97,11 @@ class _Kept:
     def __init__(self, board: Board, snapshot: Snapshot) -> None:
         self._board = board
         self._pools, self._quotas = snapshot.pools, snapshot.quotas
-        self._requests = {request.id: request for request in snapshot.queue}
-        self._boxes = {box.id: box for box in snapshot.running}
+        self._queue, self._running = snapshot.queue, snapshot.running
         self._queues: ReferenceQueues | None = None
-        self._in_queues: dict[str, Request | Box | Shadow] = {}
+        self._shadows: tuple[Shadow, ...] = ()  # those that are in the reference queues
+        self._shadow_of: dict[str, Shadow] = {}
+        self._changed = {*board.queue, *board.running}  # ids of what the reference queues have not heard of
         self._change_count = 0
 
     def restored(self, snapshot: Snapshot) -> Restored:
@@ -127,19 +128,19 @@ class _Kept:
         if not is_same or board.policy != snapshot.policy or snapshot.now_s < board.now_s or self._change_count > CHANGES_MOST:
             return False
         board.advance(snapshot.now_s)
-        requests, boxes = {request.id: request for request in snapshot.queue}, {box.id: box for box in snapshot.running}
-        other_requests, other_boxes = _changed(self._requests, requests), set(_changed(self._boxes, boxes))
-        other_boxes.update(box.id for box in board.running.values() if box.end_s <= board.now_s)  # now they end a grace later
-        for id_ in other_requests:
-            if id_ in self._requests:
-                board.dequeue(board.queue[id_])
-        for id_ in other_boxes:
-            if id_ in self._boxes:
-                board.release(id_)
-        self._requests, self._boxes = requests, boxes
-        self._change_count += len(other_requests) + len(other_boxes)
-        added = [boxes[id_] for id_ in other_boxes if id_ in boxes]
-        return self._add_boxes(added) and self._add_requests([requests[id_] for id_ in other_requests if id_ in requests])
+        overrun = {box.id for box in board.running.values() if box.end_s <= board.now_s}  # now they end a grace later
+        left = {request.id for request in _gone(self._queue, snapshot.queue)}
+        ended = overrun.union(box.id for box in _gone(self._running, snapshot.running))
+        for id_ in left:
+            board.dequeue(board.queue[id_])
+        for id_ in ended:
+            board.release(id_)
+        requests = [request for request in snapshot.queue if request.id not in board.queue]
+        boxes = [box for box in snapshot.running if box.id not in board.running]
+        self._queue, self._running = snapshot.queue, snapshot.running
+        self._changed |= left.union(ended, (request.id for request in requests), (box.id for box in boxes))
+        self._change_count += len(left) + len(ended) + len(requests) + len(boxes)
+        return self._add_boxes(boxes) and self._add_requests(requests)
 
     def _add_boxes(self, boxes: list[Running]) -> bool:
         board = self._board
@@ -165,26 +166,33 @@ class _Kept:
         return next_s is None or next_s >= board.now_s
 
     def _queues_for(self, snapshot: Snapshot) -> ReferenceQueues:
-        queues = self._queues or ReferenceQueues(self._board)
-        slotted = {id_: request for id_, request in self._requests.items() if request.slot is not None}
-        now_in: dict[str, Request | Box | Shadow] = {
-            **slotted,
-            **self._board.running,
-            **{shadow.id: shadow for shadow in snapshot.memory.shadows},
-        }
-        others = _changed(self._in_queues, now_in)
-        queues.remove(id_ for id_ in others if id_ in self._in_queues)
-        queues.add({id_: self._boxes_in_queues(now_in[id_]) for id_ in others if id_ in now_in})
-        queues.advance(snapshot.now_s, snapshot.memory.shadows)
-        self._queues, self._in_queues = queues, now_in
+        queues = self._queues = self._queues or ReferenceQueues(self._board)
+        known, shadows = self._shadow_of, snapshot.memory.shadows
+        over = {shadow.id for shadow in _gone(self._shadows, shadows)}
+        self._shadows = shadows
+        for id_ in over:
+            del known[id_]
+        new = {shadow.id: shadow for shadow in shadows if shadow.id not in known}
+        known.update(new)
+        changed, self._changed = self._changed.union(over, new), set()
+        queues.remove(id_ for id_ in changed if id_ in queues.boxes)
+        queues.add({id_: boxes for id_ in changed if (boxes := self._boxes_in_queues(id_)) is not None})
+        queues.advance(snapshot.now_s, shadows)
         return queues.copy()
 
-    def _boxes_in_queues(self, part: Request | Box | Shadow) -> BoxPair:
+    def _boxes_in_queues(self, id_: str) -> BoxPair | None:
         board = self._board
-        if isinstance(part, Shadow):
-            return remembered_box(board, part)
-        return box_of_board(part if isinstance(part, Box) else board.box(board.queue[part.id]))
+        if id_ in self._shadow_of:
+            return remembered_box(board, self._shadow_of[id_])
+        if id_ in board.running:
+            return box_of_board(board.running[id_])
+        waiting = board.queue.get(id_)
+        return box_of_board(board.box(waiting)) if waiting is not None and board.has_slot(waiting) else None
 
 
-def _changed(before: Mapping[str, Part], now: Mapping[str, Part]) -> list[str]:
-    return [*(id_ for id_, part in now.items() if before.get(id_) is not part), *(id_ for id_ in before if id_ not in now)]
+def _gone(before: tuple[Part, ...], now: tuple[Part, ...]) -> list[Part]:
+    """What is not the same object any more is another."""
+    if before == now:  # quick, as it looks at the objects first
+        return []
+    there = set(map(id, now))
+    return [part for part in before if id(part) not in there]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -86,7 +87,8 @@ class ReferenceQueues:
         """Newcomers start no earlier in the strict queue than all `shadows`, which are in the queues."""
         for capacity in self._capacities:
             forget_all_before(capacity.nodes, now_s)
-        self._strict_s = max([now_s, *(shadow.strict.start_s for shadow in shadows)])
+        self._strict_s = max(map(attrgetter("strict.start_s"), shadows), default=now_s)
+        self._strict_s = max(self._strict_s, now_s)
 
     def shadow(self, board: Board, id_: str) -> Shadow:
         patient, strict = self.boxes[id_]

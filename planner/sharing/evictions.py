@@ -39,7 +39,7 @@ class _EvictableBox:
     lost_gpu_s: int
 
 
-def evictions_possible(policy: Policy, quotas: Sequence[Quota], *, evictor_count: int) -> bool:
+def evictions_possible(policy: Policy, quotas: Sequence[Quota], evictor_count: int) -> bool:
     """`evictor_count`: waiting requests that may evict."""
     return bool(quotas) or evictor_count > 0 or policy.break_from is not None
 
@@ -53,7 +53,7 @@ class EvictionPlanner:
 
     def plan_all(self) -> list[PlannedEviction]:
         made: list[PlannedEviction] = []
-        if not evictions_possible(self._policy, self._quotas, evictor_count=self._board.evictor_count):
+        if not evictions_possible(self._policy, self._quotas, self._board.evictor_count):
             return made
         rights = self.rights
         made += self._plan_bookings()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pytest_django.fixtures import Settings
 
-from gpr.quotas.fairness import CREDIT_S, STEPS_MOST, box_use, decayed, shares_of
+from gpr.quotas.fairness import CREDIT_S, STEPS_MOST, box_use, decayed, held_gpus, shares_of
 from planner.snapshot import Node, Pool, Quota, Running
 
 HOUR, DAY = 3600, 86_400
@@ -24,7 +24,7 @@ def box(project: str, *, nodes: int = 1, gpus_per_node: int = 0, began_s: int) -
 
 
 def shares(*running: Running, quotas: tuple[Quota, ...] = (), **ended: float) -> dict[str, int]:
-    return shares_of(ended, running, POOLS, quotas, NOW_S)
+    return shares_of(ended, held_gpus(running, POOLS), quotas, NOW_S)
 
 
 def test_half_of_what_was_used_is_forgotten_after_a_half_life() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.engine import plan, plan_newcomers
+from planner.engine import plan, plan_newcomers, plan_starts
 from planner.offers import OfferFinder
 from planner.plan import Placement
 from planner.promises import live_board
@@ -144,9 +144,15 @@ def test_what_is_not_planned_again_while_nothing_changes_is_what_a_plan_would_be
 @examples(100)
 @given(st.integers(0, 10**6), st.sampled_from(POLICIES), ASKS, st.sets(st.sampled_from(sorted(MISHAPS | {BACK})), max_size=3))
 def test_a_plan_in_a_hurry_starts_the_same_and_stores_the_same_slots(seed: int, policy: Policy, asks: Asks, mishaps: set[str]) -> None:
-    world = World(seed, policy, frozenset(mishaps), asks, now_s=1000)
+    world, process = World(seed, policy, frozenset(mishaps), asks, now_s=1000), Process()
     for _ in range(25):
         snapshot, whole = world.step()
+        snapshot = process.read(snapshot)
+        with process.board.trial(snapshot) as restored:
+            alone = plan_starts(snapshot, restored) if restored is not None else None
+        if alone is not None:
+            assert (alone.placements, alone.faults, whole.evictions) == (whole.starts, whole.faults, ())
+        plan(snapshot, restore=process.board.restore)
         hurried = plan(snapshot, explained=frozenset())
         assert {each.id: (each.slot, each.promise_s) for each in hurried.placements} == {
             each.id: (each.slot, each.promise_s) for each in whole.starts
