@@ -66,7 +66,7 @@ def plan_turn() -> Iterator[None]:
         yield
 
 
-@transaction.atomic(savepoint=False)
+@transaction.atomic
 def replan(
     *, now: datetime, moved: Moved | None = None, edited: Edited | None = None, explained: Set[UUID] | None = None
 ) -> tuple[Plan, Loaded]:

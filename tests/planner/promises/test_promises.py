@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from planner.engine import plan
-from planner.plan import Cause, Plan
+from planner.plan import Cause, Placement, Plan
 from planner.snapshot import Node, Policy, Request, Slot, Snapshot
 from tests.effort import examples
 from tests.planner.build import placements, settled, slots, starts, stored
@@ -251,7 +251,7 @@ def gave_way(world: World) -> list[Request]:
     snapshot, made = world.step()
     nodes = {node.id: node for pool in snapshot.pools for node in pool.nodes}
     stays = {id_ for id_, (request, slot) in was.items() if all(is_open(nodes.get(node), slot, request) for node in slot.nodes)}
-    told = {p.id: p.slot for p in made.placements if p.id in stays and not p.starts_now}
+    told = {p.id: p.slot for p in made.placements if p.id in stays and not p.starts_now and not is_held_back(p)}
     found = [was[id_][0] for id_, slot in told.items() if slot != was[id_][1]]
     for request in found:
         slot, old = told[request.id], was[request.id][1]
@@ -266,6 +266,11 @@ def gave_way(world: World) -> list[Request]:
     assert broken_counts <= lost_counts
     assert broken.isdisjoint(stays) or broken_counts < lost_counts
     return found
+
+
+def is_held_back(placement: Placement) -> bool:
+    causes = {placement.moved.cause if placement.moved else None, placement.lost[0] if placement.lost else None}
+    return Cause.PREDECESSOR in causes
 
 
 def is_open(node: Node | None, slot: Slot, request: Request) -> bool:
@@ -308,7 +313,9 @@ def meets(gang: Request, other: Request) -> bool:
 
 
 def soonest_s(snapshot: Snapshot, request: Request) -> int:
-    return max(snapshot.now_s, request.earliest_start_s)
+    ends_s = [box.end_s for box in snapshot.running if box.id == request.after]
+    ends_s += [(r.promise_s or 0) + r.length_s for r in snapshot.queue if r.id == request.after]
+    return max(snapshot.now_s, request.earliest_start_s, *ends_s)
 
 
 def without(id_: str, made: Plan) -> dict[str, int | None]:
