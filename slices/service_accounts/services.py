@@ -17,6 +17,7 @@ from accounts.models import Scope, User
 from accounts.people.services import user_create, user_disable, user_enable
 from accounts.tokens.services import NewToken, TokenTerms, token_create
 from core.errors import Conflict, InvalidInput, NotAllowed
+from core.names import name_fault
 from inventory.models import Cluster
 from journal.models import Severity
 from journal.services import event_record
@@ -32,6 +33,8 @@ SCOPES: Final = (Scope.READ, Scope.GPR_WRITE, Scope.WRITE)
 @transaction.atomic
 def service_account_create(*, slice_: Slice, name: str, role: Role, actor: User, now: datetime) -> ServiceAccount:
     """Raises NameTaken, InvalidInput for a name that is too long beside the workspace's, or Conflict."""
+    if fault := name_fault(name):
+        raise InvalidInput({"name": [fault]})
     full = f"{slice_.name}:{name}"
     if len(full) > NAME_MAX:
         raise InvalidInput({"name": [f"{NAME_MAX - len(slice_.name) - 1} characters at most, since the workspace's name precedes it."]})

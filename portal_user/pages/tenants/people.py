@@ -113,7 +113,6 @@ class ProgramPage:
     program: ProgramRow
     tokens: tuple[TokenRow, ...]
     url: str  # of its fragment
-    back_url: str
     new_url: str  # empty: not allowed, or it is disabled
     why_not: str
 
@@ -132,7 +131,6 @@ class ProgramPage:
             program=ProgramRow.of(account, slice_name=slice_.name, sees_tokens=True, may_manage=may_manage),
             tokens=tuple(TokenRow.of(token, now=request.now, revoke_url=revoke_url(token)) for token in tokens),
             url=f"{reverse('service-account', args=[slice_.name, account.pk])}?part=list",
-            back_url=reverse("workspace-people", args=[slice_.name]),
             new_url=reverse("service-token-new", args=[slice_.name, account.pk]) if may_make else "",
             why_not="" if may_manage else why_not_write(request),
         )

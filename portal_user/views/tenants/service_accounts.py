@@ -89,7 +89,7 @@ def token_new(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
     """The page that answers shows the secret, once."""
     slice_, account = _managed(request, slice, pk)
     scopes = [scope for scope in SCOPES if IMPLIED_BY[scope] & set(request.login.scopes)]
-    form = TokenForm(sent(request), scopes=scopes)
+    form = TokenForm(sent(request), scopes=scopes, initial={"scope": Scope.GPR_WRITE})
     text = "The program signs in with it. Its secret is shown once, so copy it then."
     question = people_question(request, slice_, form, title=f"Make a token of {account.user.name}", text=text, verb="Make token")
     if not form.is_bound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from django.test import Client
 
 from core.clock import db_now
 from slices.closing.services import slice_close
-from slices.models import Invitation, Life, Membership, ProjectAdmin, SliceGroup
+from slices.models import Invitation, Life, Membership, ProjectAdmin, ServiceAccount, SliceGroup
 from tests.pages.user_world import World, client_of, text
 
 pytestmark = pytest.mark.django_db
@@ -33,6 +34,24 @@ def test_an_owner_invites_changes_roles_and_removes_and_the_page_says_who_is_in(
     owner.post(f"{PEOPLE}{teammate.pk}/remove/", {})
     assert not Invitation.objects.exists()
     assert not Membership.objects.filter(slice=world.slice, user=teammate).exists()
+
+
+def test_an_owner_looks_after_the_programs_of_the_workspace(world: World, owner: Client) -> None:
+    add = "/workspaces/vision/service-accounts/add/"
+    assert "Letters, digits" in text(owner.post(add, {"name": "-", "role": "editor"}), 422)
+    assert "vision:nightly is a service account" in toast(owner.post(add, {"name": "nightly", "role": "editor"}))
+    program = ServiceAccount.objects.get()
+    page = f"/workspaces/vision/service-accounts/{program.pk}/"
+    assert page in text(owner.get(PEOPLE))
+    made = text(owner.post(f"{page}tokens/new/", {"name": "pipeline", "scope": "gpr:write", "days": "30"}))
+    (secret,) = re.findall(r"egsu_\w+", made)
+    assert (secret in text(owner.get(page)), "pipeline" in text(owner.get(page))) == (False, True)
+    token = program.user.tokens.get()
+    assert "Token pipeline is revoked" in toast(owner.post(f"{page}tokens/{token.pk}/revoke/", {}))
+    assert "vision:nightly is disabled" in toast(owner.post(f"{page}disable/", {}))
+    assert "disabled" in text(owner.get(PEOPLE))
+    viewer = client_of(world.people.teammate)
+    assert ("vision:nightly" in text(viewer.get(PEOPLE)), viewer.get(page).status_code) == (True, 403)
 
 
 def test_a_viewer_sees_who_is_in_and_changes_nothing(world: World) -> None:
