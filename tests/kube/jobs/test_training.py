@@ -118,3 +118,18 @@ def test_a_pod_that_fails_ends_the_pytorch_job_and_is_named(runner: Runner) -> N
     assert runner.until(WorkloadPhase.FAILED).message == "Pod train-1-worker-1 ended with exit code 137 (OOMKilled)."
     closed(runner, box)
     runner.gone()
+
+
+def test_a_pod_of_a_pytorch_job_that_is_evicted_alone_comes_back_where_retries_are_left(runner: Runner) -> None:
+    """The kind has no rule for disruptions: without retries the job has failed."""
+    box = opened(runner, nodes=2)
+    runner.wants(box[0].gpr_id, nodes=2, kind=PYTORCH, retries=1)
+    runner.until(WorkloadPhase.RUNNING, holds=lambda seen: seen.pods_running == 2)
+    uid = pods_of(runner)["train-1-worker-1"]["metadata"]["uid"]
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "train-1-worker-1", "namespace": runner.slice}}
+    runner.site.cluster.wire.call("POST", f"/api/v1/namespaces/{runner.slice}/pods/train-1-worker-1/eviction", body)
+
+    runner.site.until("another pod", lambda: pods_of(runner).get("train-1-worker-1", {"metadata": {"uid": uid}})["metadata"]["uid"] != uid)
+    runner.until(WorkloadPhase.RUNNING, holds=lambda seen: seen.pods_running == 2)
+    closed(runner, box)
+    runner.gone()
