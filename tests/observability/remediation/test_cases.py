@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from datetime import timedelta
 
+import msgspec
 import pytest
 from django.test import override_settings
 
@@ -20,6 +21,7 @@ from observability.remediation.policies import remediation_policy_change
 from protocol.agents.events import Outcome
 from protocol.assignments import Desired, Phase
 from protocol.nodes.steps import EntryStep
+from tests.inventory.agent import seen_of
 from tests.lifecycle.boxes.spares import RULES, report, say, spare_of
 from tests.lifecycle.boxes.spares import told as told_of_box
 from tests.lifecycle.stage import ENTRY, EXIT, fresh
@@ -82,6 +84,12 @@ def test_a_faulty_node_is_replaced_in_the_running_box_repaired_and_returns_only_
     assert ward.repair.entry_steps[:2] == ("reboot_node", EntryStep.NODE_READY)
     assert EntryStep.GANG_NETWORK not in ward.repair.entry_steps
     assert ward.repair.epoch == Node.objects.get(pk=sick.pk).epoch
+
+    stale = msgspec.structs.replace(ward.repair, epoch=ward.repair.epoch - 1)
+    before = Repair.objects.values().get()
+    for phase in (Phase.ENTERED, Phase.RELEASED):
+        ward.agent.sync(seen_of(stale, phase), at=ward.now)
+    assert Repair.objects.values().get() == before, "a word of another epoch has no effect"
 
     ward.step_ends("reboot_node")
     ward.look()
