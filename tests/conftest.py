@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _rotates(item: pytest.Item) -> bool:
-    """What SQLite proves each day takes turns on PostgreSQL, but for constraints and migrations. What runs there alone does not."""
+    """Tests that SQLite runs each day take turns on PostgreSQL, but for constraints and migrations. Those that run there alone do not."""
     marks = {mark.name for mark in item.iter_markers()}
     is_both = "both_databases" in marks and "postgres_only" not in marks
     is_again = PROFILE != "sqlite" and is_both and not item.nodeid.startswith(DIFFERENT_DATABASES)
@@ -210,7 +210,7 @@ def _planner_is_compiled() -> None:
 
 @pytest.fixture(autouse=True)
 def _no_kernel_is_compiled_late() -> Iterator[None]:
-    """In production somebody would wait for it, and all others for the planner's lock."""
+    """Somebody would wait for it in production, and all others for the planner's lock."""
     before = Counter(compiled_here())
     yield
     late = sorted(Counter(compiled_here()) - before)

@@ -23,7 +23,7 @@ A_STRANGER = {"id": None, "name": STRANGER, "is_running": None, "until": None, "
 
 
 class Answer(Protocol):
-    """What the test client gives back, typed."""
+    """The test client returns it; this gives it types."""
 
     status_code: int
     content: bytes

@@ -41,7 +41,7 @@ def named(nodes: Sequence[PackNode]) -> list[PackNode]:
 
 
 class Book:
-    """What is free, kept by plain arithmetic beside the packer."""
+    """It counts what is free by plain arithmetic beside the packer."""
 
     def __init__(self, nodes: Sequence[PackNode]) -> None:
         self.model = {node.id: node.model for node in nodes}

@@ -30,7 +30,7 @@ class Visitor:
         expect(self.page.locator(selector)).to_contain_text(text)
 
     def open_question(self, name: str, act: str) -> None:
-        """By the row of the queue and its inspector."""
+        """Opens it by the row of the queue and its inspector."""
         self.page.goto(QUEUE)
         self.page.get_by_role("link", name=name, exact=True).first.click()
         self.says("#inspector", name)

@@ -26,7 +26,7 @@ def both(demo: Demo) -> Iterator[tuple[Page, Page]]:
 
 
 def is_accessible_and_fits(page: Page) -> None:
-    """At the desk; on a phone it is no wider than that."""
+    """Checks the page at the desk, and that it is no wider than a phone."""
     assert axe_violations(page) == []
     for size in (PHONE, DESK):
         page.set_viewport_size(size)

@@ -19,7 +19,7 @@ LOADED_AT = datetime(2026, 11, 19, 12, 8, tzinfo=UTC)
 
 @pytest.fixture(scope="module")
 def stopped(stage: Stage) -> Stage:
-    """With a clock that goes on only when told to."""
+    """The page's clock goes on only when told to."""
     stage.page.clock.install(time=LOADED_AT - timedelta(hours=1))  # it goes on until it is stopped
     stage.page.clock.pause_at(LOADED_AT)
     return stage
@@ -46,7 +46,7 @@ def wait_for(on: Stage, *requests: str) -> None:
 
 
 def close_socket(on: Stage, code: int) -> None:
-    """And wait until the page knows of it."""
+    """Closes it, and waits until the page knows of it."""
     on.value("addEventListener('htmx:wsClose', () => { window.hasLost = true; })")
     on.sockets[-1].close(code=code)
     on.page.wait_for_function("window.hasLost")

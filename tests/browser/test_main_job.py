@@ -69,7 +69,7 @@ def test_who_follows_the_readme_sees_gpus_borrowed_and_taken_back(demo: Demo) ->
 
 @pytest.mark.soak  # quickly: tests/lifecycle/boxes/test_swaps.py and tests/agent/boxes/test_spares.py
 def test_a_node_whose_gpu_falls_sick_is_replaced_while_its_gpr_runs_on_to_its_end(demo: Demo) -> None:
-    """By the demo's script the first A10 node that a box has had for a minute."""
+    """The demo's script makes the first A10 node sick that a box has had for a minute."""
     api = demo.user
     path = f"/gprs/{api.post('/gprs/', {'name': 'lasts', 'slice': 'vision', 'shape': 'A10-24GB', 'nodes': 2, 'duration_s': 600})['id']}/"
     before = wait_for("ACTIVE", lambda: (g := api.get(path))["state"] == "ACTIVE" and g, within_s=START_S)

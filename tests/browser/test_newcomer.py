@@ -27,7 +27,7 @@ def people(demo: Demo) -> Iterator[dict[str, Page]]:
 
 
 def answers(page: Page, button: str, fields: dict[str, str] | None = None) -> None:
-    """In the dialog that has just opened; choices are chosen, all else is filled in."""
+    """Answers the dialog that has just opened: choices are chosen, all else is filled in."""
     dialog = page.get_by_role("dialog")
     for label, value in (fields or {}).items():
         field = dialog.get_by_label(label, exact=True)

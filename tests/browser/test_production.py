@@ -39,7 +39,7 @@ def postgres() -> Iterator[OwnPostgres]:
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory, redis: OwnRedis, postgres: OwnPostgres) -> Iterator[ProductionStage]:
-    """On servers that a test may kill."""
+    """The stage has servers that a test may kill."""
     stage = ProductionStage(tmp_path_factory.mktemp("production"), database_url=postgres.url, redis_url=redis.url)
     stage.collect_static()
     yield stage

@@ -170,7 +170,7 @@ def test_without_the_provider_the_page_says_why_and_tokens_still_open_it(demo: D
 
 
 def demo_state(page: Page) -> str:
-    """What EGS gave the provider; its page shows it."""
+    """Returns what EGS gave the provider; its page shows it."""
     found = re.search(r"<strong>state</strong>: '([\w-]+)'", page.content())
     assert found
     return found[1]

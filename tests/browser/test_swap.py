@@ -37,7 +37,7 @@ def refetch(on: Stage, *names: str) -> None:
 
 
 def select(on: Stage, start: str, end: str) -> str:
-    """From the first letter of one element to the last of another, as a hand does with the mouse; what is selected."""
+    """Selects from the first letter of one element to the last of another, as a hand does with the mouse, and returns what is selected."""
     first, last = (on.page.locator(selector).bounding_box() for selector in (start, end))
     assert first
     assert last

@@ -253,7 +253,7 @@ def test_a_login_that_ends_takes_an_open_page_to_the_login_and_back(browser: Bro
 
 @pytest.mark.soak  # quickly: test_swap.py, a refusal, and tests/pages/shared/test_refusals.py
 def test_a_refused_dialog_says_why_and_leaves_no_error_in_the_console(ada: tuple[Page, Watch], demo: Demo) -> None:
-    """What a dialog refuses is ordinary use: it is told in the dialog, and sent again from there."""
+    """A refusal by a dialog is ordinary use: the dialog tells it, and sends again."""
     page, watch = ada
     made = demo.ask("refused")
     page.goto(f"/gprs/{made}/")

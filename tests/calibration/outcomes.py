@@ -34,7 +34,7 @@ def waited(
     range_s: tuple[int, int] = (600, 1_800),
     **changes: Any,
 ) -> list[PromiseOutcome]:
-    """Who had to wait for so long, and was told these times beforehand."""
+    """Stores one who had to wait for so long, and was told these times beforehand."""
     outcomes = settled(slice_, owner, at, len(waits_s), is_learned=True, **changes)
     for outcome, wait_s in zip(outcomes, waits_s, strict=True):
         outcome.made_at = at - timedelta(seconds=wait_s)

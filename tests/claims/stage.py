@@ -37,7 +37,7 @@ def claim(name: str = "train", *, namespace: str = "train", generation: int = 1,
 
 
 def gone(name: str = "train") -> ClusterRequest:
-    """As an agent says it that has never seen the object."""
+    """Returns what an agent says that has never seen the object."""
     return ClusterRequest(uid=f"uid-{name}", namespace="", name="", is_gone=True)
 
 
@@ -77,7 +77,7 @@ class ClusterRequestStage(Stage):
         gpr.refresh_from_db()
 
     def states(self) -> dict[str, ClusterRequestState]:
-        """What the agent is told, by uid."""
+        """Returns what the agent is told, by uid."""
         reply = self.agent.sync(at=self.now)
         assert reply.claims is not None
         return {state.id: state for state in reply.claims}

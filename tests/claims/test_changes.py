@@ -161,7 +161,7 @@ def test_what_an_active_one_cannot_become_is_refused(changes: dict[str, object],
 
 
 def test_an_administrators_own_object_is_no_way_around_the_policy(stage: ClusterRequestStage) -> None:
-    """Whoever works in the namespace may change the object; that he is asked of an administrator's page only."""
+    """Anybody who works in the namespace may change the object; the policy asks him on an administrator's page only."""
     member_set(slice_=stage.slice, user=stage.admin, role=Role.EDITOR, actor=None, now=stage.now)
     gpr = stage.opened("train", requester=stage.kubeconfig(stage.admin))
     assert gpr.owner == stage.admin

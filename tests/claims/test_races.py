@@ -29,7 +29,7 @@ ROUNDS = 8 if IS_SOAK else 3
 
 
 def at_once(*works: Callable[[], Any]) -> list[Any]:
-    """What each gave; what it was refused with."""
+    """Returns what each gave, or what it was refused with."""
     barrier = Barrier(len(works))
 
     def one(work: Callable[[], Any]) -> Any:

@@ -136,7 +136,7 @@ def test_an_agent_is_told_of_its_own_cluster_alone(stage: ClusterRequestStage) -
 
 
 def test_others_of_the_same_workspace_are_named_and_those_of_others_are_not(stage: ClusterRequestStage) -> None:
-    """Whoever sees the namespace reads it, and need not be in the owner's other workspaces."""
+    """Anybody who sees the namespace reads it, and need not be in the owner's other workspaces."""
     slice_ = make_slice(stage.cluster, name="second", owner=stage.owner, at=stage.now)
     foreign = stage.submit(slice_, name="canary", nodes=2)
     stage.tick()

@@ -27,7 +27,7 @@ HOST = "127.0.0.1"
 
 
 class Lab(BaseHTTPRequestHandler):
-    """In place of JupyterLab."""
+    """It replaces JupyterLab."""
 
     def do_GET(self) -> None:
         body = self.path.encode() * 20_000

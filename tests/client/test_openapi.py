@@ -103,7 +103,7 @@ def test_the_sdk_has_every_field_of_every_answer_with_its_type(schema: dict[str,
 
 
 def compared(kind: Any, wanted: Any, components: dict[str, Any], *, seen: set[str]) -> Iterator[str]:
-    """What differs between a type of Python's and one of the schema's."""
+    """Returns what differs between a type of Python's and one of the schema's."""
     if wanted is None:
         if kind is not type(None):
             yield "answers nothing"

@@ -40,7 +40,7 @@ def lived_its_whole_life_once(api: Api, gpr_id: str) -> None:
 
 
 def nothing_was_held_twice(api: Api) -> None:
-    """By the schedule alone: windows of one GPU never overlap."""
+    """Checks by the schedule alone that windows of one GPU never overlap."""
     windows: dict[str, list[tuple[str, str]]] = {}
     for row in api.get("/schedule/?page_size=500")["results"]:
         for gpu in row["gpus"]:

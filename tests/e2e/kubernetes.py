@@ -97,7 +97,7 @@ def volumes() -> list[Object]:
 
 @contextmanager
 def healthy_nodes(*clusters: Cluster) -> Iterator[set[str]]:
-    """What checks print on their nodes is what they print on healthy ones, but for nodes whose names are put into this set."""
+    """Checks print what they print on healthy nodes, but for nodes whose names are put into this set."""
     stop, sick = threading.Event(), set[str]()
     threads = [threading.Thread(target=_play, args=(cluster, sick, stop), daemon=True) for cluster in clusters]
     for thread in threads:
@@ -120,7 +120,7 @@ def _play(cluster: Cluster, sick: set[str], stop: threading.Event) -> None:
 
 
 def _words(pod: Object, step: str, *, is_sick: bool) -> str:
-    """Of the tools on its node. A GPU of a sick one has had ECC errors."""
+    """Returns the words of the tools on its node. A GPU of a sick one has had ECC errors."""
     (container,) = pod["spec"]["containers"]
     if step == EntryStep.GANG_NETWORK:
         index = pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]

@@ -81,12 +81,12 @@ class Running:
             self._child = subprocess.Popen(self._arguments, cwd=ROOT, env=self._env, stdout=out, stderr=out, start_new_session=True)
 
     def kill(self) -> None:
-        """As a power cut would, children and all: no signal handler runs."""
+        """Ends it as a power cut would, children and all: no signal handler runs."""
         self.signal(signal.SIGKILL)
         self.wait()
 
     def stop(self) -> int | None:
-        """As a supervisor would; the exit code. None when it does not run."""
+        """Ends it as a supervisor would, and returns the exit code: None when it does not run."""
         self.ask_to_stop()
         return self.wait()
 
@@ -126,7 +126,7 @@ class Api:
         return self._answer(self._client.post(path, json=body or {}))
 
     def raw(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
-        """Whatever it is."""
+        """Returns the answer, whatever it is."""
         return self._client.request(method, path, json=body)
 
     def try_get(self, path: str) -> Any:
@@ -266,7 +266,7 @@ class ProductionStage(Stage):
 
 
 def demo_tokens(folder: Path) -> dict[str, str] | None:
-    """What `manage.py demo` wrote, once it has."""
+    """Returns what `manage.py demo` wrote, once it has."""
     path = folder / "demo.json"
     if not path.exists() or not path.read_text().strip():
         return None

@@ -37,7 +37,7 @@ class OwnPostgres:
         self._services("down")
 
     def crash(self) -> None:
-        """As `pg_ctl stop -m immediate`: no connection is ended in order, the next start recovers from its log."""
+        """Ends it as `pg_ctl stop -m immediate` does: no connection is ended in order, the next start recovers from its log."""
         pid = self._pid()
         os.kill(pid, signal.SIGQUIT)
         wait_for("the end of PostgreSQL", lambda: not Path(f"/proc/{pid}").exists(), within_s=STOP_S)

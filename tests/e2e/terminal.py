@@ -29,7 +29,7 @@ class Terminal:
         self._show(f"cat {name}", text)
 
     def run(self, line: str, *, fails: bool = False) -> str:
-        """What it prints, errors included."""
+        """Returns what it prints, errors included."""
         done = subprocess.run(shlex.split(line), cwd=self._folder, env=self._env, capture_output=True, text=True, check=False)
         text = done.stdout + done.stderr
         assert (done.returncode != 0) == fails, f"{line}: {text}"
@@ -37,7 +37,7 @@ class Terminal:
         return text
 
     def quietly(self, line: str) -> str:
-        """For a test to look, not for people to read."""
+        """Runs it for a test to look, not for people to read."""
         done = subprocess.run(shlex.split(line), cwd=self._folder, env=self._env, capture_output=True, text=True, check=True)
         return done.stdout
 

@@ -68,7 +68,7 @@ def east(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def make_slice(api: Api, name: str, **namespaces: Cluster) -> None:
-    """With a namespace of the same name in each of the clusters."""
+    """Makes a workspace with a namespace of the same name in each of the clusters."""
     api.post("/slices/", {"name": name, "project": "research", "clusters": list(namespaces)})
     for at in namespaces:
         api.post(f"/slices/{name}/namespaces/", {"name": name, "cluster": at})
@@ -106,7 +106,7 @@ def reasons(cluster: Cluster, namespace: str) -> set[str]:
 
 
 def is_whole_life(told: set[str]) -> bool:
-    """Of the marks one is enough: after a pause only the latest is told."""
+    """One of the marks is enough: after a pause only the latest is told."""
     return told >= {"Queued", "Provisioned", "Exiting", "Completed"} and any(reason.startswith("Passed") for reason in told)
 
 

@@ -57,7 +57,7 @@ def client_of(user: User, *scopes: Scope) -> Client:
 
 
 def form(**changes: Any) -> dict[str, Any]:
-    """What the browser sends for a request that starts at once. None leaves a field out."""
+    """Returns what the browser sends for a request that starts at once. None leaves a field out."""
     given = {
         "name": "train",
         "shape": SHAPE,
@@ -82,7 +82,7 @@ def text(response: Any, status: int = 200) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """What the code beside the form would send."""
+    """It has what the code beside the form would send."""
 
     key: str
     body: dict[str, Any]

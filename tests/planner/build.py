@@ -56,7 +56,7 @@ def request(
 
 
 def waiting(id: str, start: int, *nodes: str, promise: int | None = None, gpus: int = 0, length: int = 100) -> Request:
-    """With a stored slot, which is its promise unless told."""
+    """Makes one with a stored slot, which is its promise unless told."""
     return request(id, count=len(nodes), gpus=gpus, length=length, promise=start if promise is None else promise, slot=stand(start, *nodes))
 
 

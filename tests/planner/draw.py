@@ -56,7 +56,7 @@ def requests(draw: st.DrawFn, id_: str, rank: int) -> Request:
 
 @st.composite
 def running(draw: st.DrawFn, of_pools: tuple[Pool, ...]) -> tuple[Running, ...]:
-    """On each node at most two boxes that fit together; now and then one is overdue or spans two nodes."""
+    """Draws at most two boxes that fit together on each node; now and then one is overdue or spans two nodes."""
     boxes: list[Running] = []
     for pool in of_pools:
         for node in pool.nodes:

@@ -73,7 +73,7 @@ class Oracle:
         return slot
 
     def at(self, request: Request, start_s: int) -> Slot | None:
-        """In the first of its pools that has room, on the best nodes; None before its earliest start."""
+        """Returns the first of its pools that has room, with the best nodes; None before its earliest start."""
         if start_s < request.earliest_start_s:
             return None
         for pool_id in request.pools:
@@ -85,7 +85,7 @@ class Oracle:
         return None
 
     def _cost(self, chosen: tuple[str, ...], order: list[str], request: Request, start_s: int) -> list[tuple[int, int, int]]:
-        """Of the nodes, worst last: GPUs left over, seconds until they no longer suffice, place in the pool."""
+        """Returns for the nodes, worst last: GPUs left over, seconds until they no longer suffice, place in the pool."""
         return sorted(self._cost_of(node, order, request, start_s) for node in chosen)
 
     def _cost_of(self, node: str, order: list[str], request: Request, start_s: int) -> tuple[int, int, int]:
@@ -109,7 +109,7 @@ def _are_near(pool: Pool, request: Request, slot: Slot) -> bool:
 
 
 def problems(snapshot: Snapshot, made: Plan) -> list[str]:
-    """What is wrong with the witness that the plan leaves: W1, W2 and the serial slices. Empty when all is well."""
+    """Returns what is wrong with the witness that the plan leaves: W1, W2 and the serial slices."""
     requests = {request.id: request for request in snapshot.queue}
     oracle = Oracle(snapshot)
     found = [f"{fault.id}: by the planner's own word it is {fault.flaw}" for fault in made.faults]
@@ -167,7 +167,7 @@ def _chain_problems(snapshot: Snapshot, request: Request, placement: Placement, 
 
 
 def _risk_problems(snapshot: Snapshot, request: Request, placement: Placement) -> list[str]:
-    """Of one at risk: its cluster is not heard, and all stands as it was."""
+    """Returns what is wrong with one at risk: its cluster is not heard, and all has to stand as it was."""
     found = []
     if (placement.slot, placement.promise_s, placement.moved) != (request.slot, request.promise_s, None):
         found.append(f"{request.id} is at risk, and moved from {request.slot} to {placement.slot}: {placement.moved}")

@@ -90,7 +90,7 @@ class Tenants(World):
             self.queue = tuple(replace(each, priority=priority) if each is chosen else each for each in self.queue)
 
     def _extend(self) -> None:
-        """As the product does: only if nobody is worse off."""
+        """Extends it as the product does: only if nobody is worse off."""
         snapshot = self.snapshot()
         if not self.running or self.moved or self.just_edited:
             return  # each of these is planned at once
@@ -103,7 +103,7 @@ class Tenants(World):
 
 
 def with_ends(snapshot: Snapshot, made: Plan) -> Snapshot:
-    """As it is once those who are evicted have been told."""
+    """Returns it as it is once those who are evicted have been told."""
     ends_s = {victim.id: victim.frees_s for victim in victims_of(made.evictions)}
     return replace(snapshot, running=tuple(replace(box, end_s=ends_s.get(box.id, box.end_s)) for box in snapshot.running))
 

@@ -116,7 +116,7 @@ def test_an_overdue_box_is_named_as_such() -> None:
 @examples(300)
 @given(snapshots())
 def test_without_its_blockers_a_request_would_start_sooner(snapshot: Snapshot) -> None:
-    """For one who waits for running boxes alone, not for closed nodes or its slice too: take them away and it is sooner."""
+    """One that waits for running boxes alone, not for closed nodes or its slice too, is sooner without them."""
     pools = tuple(replace(p, nodes=tuple(replace(n, closed=()) for n in p.nodes)) for p in snapshot.pools)
     queue = tuple(replace(request, slice=request.id) for request in snapshot.queue)
     before = settled(replace(snapshot, pools=pools, queue=queue))

@@ -15,7 +15,7 @@ KERNEL = "@lean\ndef double(number: int) -> int:\n    return {}\n"
 
 
 def test_all_kernels_are_compiled_beforehand() -> None:
-    """And tests/conftest.py fails each test that compiles one later, for other types."""
+    """tests/conftest.py fails each test that compiles one later, for other types."""
     compile_all()
 
     assert [kernel.py_func.__name__ for kernel in KERNELS if signature_of(kernel.py_func) not in kernel.overloads] == []

@@ -24,7 +24,7 @@ SIZES = ("node_count", "gpus_per_node", "length_s")
 @examples(200)
 @given(snapshots(), st.data())
 def test_an_offer_of_a_pool_is_what_the_candidate_gets_there_when_it_is_submitted(snapshot: Snapshot, data: st.DataObject) -> None:
-    """To the second and the node, also while others are still to be placed, or boxes are overdue or ended early."""
+    """It agrees to the second and the node, also while others are still to be placed, or boxes are overdue or ended early."""
     before = data.draw(st.sampled_from([snapshot, settled(snapshot), replace(settled(snapshot), running=())]))
     candidate = data.draw(requests("new", data.draw(st.sampled_from([-1, 99]))))
 

@@ -16,7 +16,7 @@ from tests.planner.oracle import Oracle, of_slot, problems
 @examples(400)
 @given(snapshots(policies=(CONSERVATIVE, TIGHT)))
 def test_each_newcomer_gets_the_first_second_and_the_nodes_that_brute_force_finds(snapshot: Snapshot) -> None:
-    """Without slack; guarded, whoever can start now leaves that slot."""
+    """The plan has no slack; guarded, one that can start now leaves that slot."""
     made = plan(snapshot)
 
     oracle = Oracle(snapshot)

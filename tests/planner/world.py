@@ -198,7 +198,7 @@ class World:
         self.pools = tuple(replace(p, nodes=nodes) if p is pool else p for p in self.pools)
 
     def freeze(self) -> None:
-        """From now on nothing happens but what the planner knows of."""
+        """Nothing happens from now on but what the planner knows of."""
         self.mishaps = frozenset()
         for id_, box in self.running.items():
             end_s = box.end_s

@@ -169,7 +169,7 @@ def test_who_can_start_at_once_by_his_edit_is_foretold_nothing_any_more(holder: 
 
 @pytest.mark.both_databases
 def test_the_start_of_who_was_edited_is_held_against_what_was_foretold_then(holder: Gpr, waiting: Gpr) -> None:
-    """What he was told before the edit teaches nothing: it was of another request."""
+    """The words before the edit teach nothing: they were of another request."""
     edited_at = db_now() + timedelta(seconds=5)
     edit(waiting, edited_at, duration_s=1_200)
     now = edited_at + timedelta(seconds=50)

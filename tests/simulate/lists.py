@@ -24,7 +24,7 @@ def write_jobs(path: Path, *lines: str) -> Path:
 
 
 def random_jobs(seed: int, count: int) -> list[str]:
-    """For three nodes of four GPUs, half again as much work as they can do."""
+    """Draws jobs for three nodes of four GPUs, half again as much work as they can do."""
     dice = random.Random(seed)
     lines, submit_s = [], 0
     for i in range(count):

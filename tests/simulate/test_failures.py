@@ -102,7 +102,7 @@ def test_nobody_is_late_but_by_a_failure_that_moved_its_promise(seed: int, polic
 @SLOW
 @given(seed=st.integers(0, 10**6))
 def test_slots_are_mended_as_a_plan_from_what_is_stored_would(seed: int, early: bool, tmp_path: Path) -> None:
-    """Without slack, which rests on memories that a failure blurs."""
+    """The plan has no slack, which rests on memories that a failure blurs."""
     pools, jobs = lists(tmp_path, *random_jobs(seed, 40))
     failures = some_failures(pools, seed)
 

@@ -37,7 +37,7 @@ def played(policy: str, pools: tuple[Pool, ...], jobs: tuple[TraceJob, ...], quo
 
 
 def random_jobs(seed: int, count: int) -> list[str]:
-    """Of two projects and some slices, hours long, half again as much work as there is room."""
+    """Draws jobs of two projects and some slices, hours long, half again as much work as there is room."""
     dice = random.Random(seed)
     lines, submit_s = [], 0
     for i in range(count):

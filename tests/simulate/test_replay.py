@@ -102,7 +102,7 @@ class Stored:
         return frozenset()
 
     def forecast(self, request_id: str) -> None:
-        """What is foretold is no matter of the schedule."""
+        """A forecast is no matter of the schedule."""
 
 
 def lists(tmp: Path, *lines: str) -> tuple[tuple[Pool, ...], tuple[TraceJob, ...]]:
@@ -124,7 +124,7 @@ def starts(done: Replay) -> dict[str, int]:
 @SLOW
 @given(seed=st.integers(0, 10**6), equal=st.booleans())
 def test_it_gives_the_schedule_of_a_plan_at_every_event(seed: int, equal: bool, ours: str, early: bool, tmp_path: Path) -> None:
-    """To the second and the node, promises too: the slack of all newcomers is the same, so what is remembered is enough."""
+    """They agree to the second and the node, promises too: the slack of all newcomers is the same, so what is remembered is enough."""
     pools, jobs = lists(tmp_path, *random_jobs(seed, 40))
 
     by_plans = replay(Stored(pools, OURS_OF[ours]), jobs, early=early, ignore_priority=equal, clock=lambda: 0.0)

@@ -53,7 +53,7 @@ class Exchange:
 
 @dataclass(slots=True)
 class Health:
-    """Since when every pass ran, and with no fault: from then on the agent has no excuse."""
+    """It knows since when every pass ran without a fault: from then on the agent has no excuse."""
 
     since: float = float("inf")
     faults_in_pass: int = 0

@@ -237,7 +237,7 @@ class WatchedCluster(SimulatedCluster):
     # -- nodes that fail -----------------------------------------------------------------------------------------------
 
     def busy_nodes(self) -> list[str]:
-        """On which something is open."""
+        """Returns the nodes on which something is open."""
         nodes = sorted(self.world.nodes.items())
         return [name for name, node in nodes if any(record.phase is GpuPhase.OPEN for record in node.records.values())]
 
@@ -248,7 +248,7 @@ class WatchedCluster(SimulatedCluster):
         self._show(name, msgspec.structs.replace(view, ready=is_ready, broken=not is_ready, gpus=gpus))
 
     def repair(self, name: str) -> None:
-        """As it was; one that was gone is made anew under its name."""
+        """Repairs it as it was; one that was gone is made anew under its name."""
         view = next(view for view in self._fleet.nodes() if view.name == name)
         if name in self.world.nodes:
             self._show(name, msgspec.structs.replace(view, uid=self.world.nodes[name].view.uid))

@@ -123,7 +123,7 @@ class SimHub:
         self._changed()
 
     def _answer_parked(self) -> None:
-        """Whoever has waited long enough, or has news, hears it."""
+        """Answers agents that have waited long enough, or for which there is news."""
         if not self._parked or not self.is_up:
             return
         generations = {uuid_of(pk): number for pk, number in rows("SELECT id, generation FROM inventory_cluster")}

@@ -79,7 +79,7 @@ class Judge:
             self._generations[cluster_id] = generation
 
     def _check_phases(self) -> None:
-        """What an agent said is never taken back by an older word of it."""
+        """An older word of an agent never takes back a newer one."""
         for pk, phase in rows("SELECT id, phase FROM inventory_reservation WHERE state = 'HELD'"):
             rank = PHASES.index(phase)
             if rank < self._phases.get(pk, 0):

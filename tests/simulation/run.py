@@ -176,7 +176,7 @@ class Simulation:
             self.hub.go_down(seconds)
 
     def _start_twin(self) -> None:
-        """As when Kubernetes starts a pod anew while the old one only seemed dead."""
+        """Starts a second agent, as Kubernetes does while the old pod only seems dead."""
         if not self.faults.is_on:
             return
         self.faults.saw(Kind.AGENT_TWIN)
@@ -244,7 +244,7 @@ class Simulation:
         self.loop.after(5.0, self.care)
 
     def care(self) -> None:
-        """What administrators do while something is wrong."""
+        """Does what administrators do while something is wrong."""
         for index, cluster in enumerate(Cluster.objects.order_by("name")):
             if cluster.rewound_at is not None:
                 self.sometimes.add("a rewind was resumed")

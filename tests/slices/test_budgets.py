@@ -42,7 +42,7 @@ class Place:
         self.now = timezone.now()
 
     def give(self, gpu_hours: int, owner: Project | Slice | None = None, **terms: Any) -> Budget:
-        """For the day before and the thirty days from now."""
+        """Gives it for the day before and the thirty days from now."""
         owner, shape, at_limit = owner or self.slice, terms.pop("shape", ""), terms.pop("at_limit", AtLimit.APPROVE)
         dates = {"starts_at": self.now - timedelta(days=1), "ends_at": self.now + timedelta(days=30), **terms}
         return budget_create(

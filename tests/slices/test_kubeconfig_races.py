@@ -24,7 +24,7 @@ ROUNDS = 10
 
 
 def at_once(*works: Callable[[], object]) -> list[object]:
-    """What each gave; None of those that were refused."""
+    """Returns what each gave: None for those that were refused."""
     barrier = Barrier(len(works))
 
     def one(work: Callable[[], object]) -> object:

@@ -14,7 +14,7 @@ from worker_agent.cluster.base import BoxEnd
 
 
 class Heard:
-    """What a cluster was told at the last pass."""
+    """It keeps what the cluster was told at the last pass."""
 
     def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ends: Sequence[BoxEnd] = ()

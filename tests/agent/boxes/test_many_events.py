@@ -115,7 +115,7 @@ def ended_while_the_hub_was_away() -> Stage:
 
 @pytest.mark.usefixtures("little_room")
 def test_how_far_each_box_is_and_when_it_began_and_ended_is_told_whatever_was_dropped_and_lost() -> None:
-    """By this the hub goes on, and not by what was reported of each step."""
+    """The hub goes on by this, not by what was reported of each step."""
     stage = ended_while_the_hub_was_away()
 
     stage.start()
@@ -128,7 +128,7 @@ def test_how_far_each_box_is_and_when_it_began_and_ended_is_told_whatever_was_dr
 
 @pytest.mark.usefixtures("little_room")
 def test_what_counts_against_a_node_is_dropped_last_of_all() -> None:
-    """By it the hub sets the node aside, or the next box would get it."""
+    """The hub sets the node aside by it, or the next box would get the node."""
     shelf = Shelf()
     memory = StateStore(shelf, note=lambda *_: None)  # type: ignore[arg-type]
     passed = of_steps(range(20))
@@ -146,7 +146,7 @@ def test_what_counts_against_a_node_is_dropped_last_of_all() -> None:
 
 @pytest.mark.usefixtures("little_room")
 def test_the_hub_is_told_once_how_many_steps_it_will_never_hear_of() -> None:
-    """Those that there was no room for, and those that a restart lost."""
+    """It counts those that there was no room for, and those that a restart lost."""
     stage = ended_while_the_hub_was_away()
     happened = 6 * len(("claim", "open", "close", "drain", "gpu_idle", "release"))
     assert stage.core.sync_request(0.0).request.steps_lost == happened - 10

@@ -134,7 +134,7 @@ def test_a_pass_is_made_when_something_changes_and_when_the_rest_is_over(monkeyp
 
 
 class Naps:
-    """In the place of the event for which the process waits: time passes while it waits, and only then."""
+    """It replaces the event for which the process waits: time passes while it waits, and only then."""
 
     def __init__(self, stage: Stage, stop: threading.Event) -> None:
         self._stage, self._stop = stage, stop
@@ -152,7 +152,7 @@ class Naps:
 
 @pytest.mark.parametrize("off_s", [0.0, 0.05, 0.1, 0.15, 0.1999])
 def test_while_the_hub_is_away_an_exit_begins_within_a_period_of_its_end(off_s: float, at_work: Stage) -> None:
-    """Of the two seconds that are promised all but a fifth of one is left to the machine: here nothing takes time but the waiting."""
+    """Waiting takes a fifth of a second at most, and leaves the rest of the two promised seconds to the machine, which needs none here."""
     end_s = (at_work.seen().active_s or 0.0) + 60
     at_work.advance(off_s)  # wherever the end lies between two looks
     stop = threading.Event()

@@ -24,7 +24,7 @@ def open_box(stage: Stage, **changes: object) -> Assignment:
 
 
 def with_spare(stage: Stage, **changes: object) -> list[Assignment]:
-    """As the hub tells of the box from then on: its end is known, and there are two of it."""
+    """Returns what the hub tells of the box from then on: its end is known, and there are two of it."""
     end_s = T0 + DURATION_S
     spare = stage.assignment(1, epoch=2, gang_count=2, not_after_s=end_s, duration_s=DURATION_S, **changes)
     return [stage.assignment(0, gang_count=2, not_after_s=end_s, duration_s=DURATION_S), spare]

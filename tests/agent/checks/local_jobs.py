@@ -48,7 +48,7 @@ exit {code}
 
 
 class LocalJobs:
-    """In the place of an API server and its nodes. `folder`: of the tools."""
+    """It replaces an API server and its nodes. `folder` has the tools."""
 
     def __init__(self, folder: Path) -> None:
         self.programs, self.folder = folder / "bin", folder
@@ -105,7 +105,7 @@ class LocalJobs:
         return msgspec.convert(body, objects.Job)
 
     def patch(self, path: str, ops: list[Object], type_: Any, **params: Any) -> Any:
-        """Of a node: annotations that are added."""
+        """Adds annotations to a node."""
         annotations = self.nodes[path]["metadata"]["annotations"]
         annotations |= {op["path"].rpartition("/")[2].replace("~1", "/"): op["value"] for op in ops if op["op"] == "add"}
         return self.get(path, type_)

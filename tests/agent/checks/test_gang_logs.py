@@ -63,7 +63,7 @@ def work(*, nodes: int) -> CheckJob:
 
 
 def polled(api: SlowKubelets, agent: CheckJobs, *, within_s: float) -> CheckJobOutcome | None:
-    """By passes, in which each node of the box polls."""
+    """Runs passes, in each of which each node of the box polls."""
     until_s = api.now_s + within_s
     while api.now_s < until_s:
         for ended in [agent.poll(api.work) for _ in api.work.nodes]:

@@ -29,7 +29,7 @@ NOT_FOUND = {"error": "Name or service not known", "is_found": False}
 
 
 def words(index: int, count: int, *, bad: Mapping[tuple[int, int], Any] | None = None, ports: Mapping[str, Any] | None = None) -> PodOutput:
-    """What the pod of this index says where all is well but the pairs of `bad`. `ports`: by name, what is not as on a good one."""
+    """Returns what the pod of this index says where all is well but the pairs of `bad`. `ports`: by name, what is not as on a good one."""
     peers = {peer: (bad or {}).get((index, peer), {"ms": 0.2}) for peer in ring(index, count, 2)}
     files = {
         f"/sys/class/infiniband/{name}/ports/1/{file}": text
@@ -217,7 +217,7 @@ def test_a_box_of_one_node_skips_it_in_so_many_words() -> None:
 
 
 def spare_told(own: int, said: list[PodOutput], *, count: int) -> dict[str, CheckResult]:
-    """What is stored of the spare, which has the first nodes of its box to be measured against."""
+    """Returns what is stored of the spare, which is measured against the first nodes of its box."""
     names = tuple(f"node-{number}" for number in range(count))
     of = call(EntryStep.GANG_NETWORK, node=own, gang=names)
     at_work = tuple(name for name in names if name != f"node-{own}")
@@ -233,7 +233,7 @@ def test_a_spare_is_measured_against_nodes_at_work_and_says_against_which() -> N
 
 
 def ways(*pairs: tuple[int, int]) -> list[PodOutput]:
-    """Of three nodes, of which the last is the spare: these time out, the asking one first."""
+    """Three nodes, the last of which is the spare: these ways time out, the asking node first."""
     return [words(index, 3, bad=dict.fromkeys(pairs, TIMED_OUT)) for index in range(3)]
 
 
@@ -389,7 +389,7 @@ def test_where_no_other_node_of_the_box_is_well_the_spare_enters_and_it_says_so(
 
 
 def spare_that_measures(stage: Stage, *, broken: Callable[[], Collection[int]]) -> list[tuple[int, Gang]]:
-    """Of each poll of a spare that enters beside three nodes at work: the attempt and the nodes. `broken`: by number, at each look."""
+    """Returns attempt and nodes of each poll of a spare that enters beside three nodes at work. `broken`: by number, at each look."""
     polls: list[tuple[int, Gang]] = []
     real, run = stage.cluster.observe, stage.cluster.run
 

@@ -95,7 +95,7 @@ def checked(node: LocalJobs, step: str, **more: Any) -> StepProgress:
 
 
 def agent_of(node: LocalJobs, **own: str) -> Checks:
-    """By its clock each look is a second after the one before: no view is too young."""
+    """Its clock makes each look a second later than the one before: no view is too young."""
     seconds = itertools.count()
     return Checks(node, image="egs.test/agent", mono=lambda: float(next(seconds)), **own)  # type: ignore[arg-type]
 
@@ -128,7 +128,7 @@ POLICY = CheckPolicy(runtime_class="nvidia-cdi", pull_secret="mirror", images={"
 def test_pods_that_look_at_gpus_run_in_the_runtime_class_and_all_images_are_pulled_by_the_secret_that_are_set(
     step: str, policy: CheckPolicy, runtime_class: str | None, pull_secret: str, node: LocalJobs
 ) -> None:
-    """By the hub's policy, else as the agent was started. The other pods need no GPU driver, and may run where there is none."""
+    """The hub's policy sets them, else the agent's options do. The other pods need no GPU driver, and may run where there is none."""
     node.put_all_reduce(json.dumps(nccl_report()))
     agent = agent_of(node, runtime_class="nvidia", pull_secret="own")
 
@@ -209,7 +209,7 @@ def test_a_kernel_s_log_that_cannot_be_read_is_said_and_is_no_pass(node: LocalJo
 
 
 def test_the_kernel_itself_answers_or_says_why_not() -> None:
-    """With or without the right, as wherever this runs."""
+    """It holds with and without the right, whichever this machine gives."""
     said = run_probe({"xids": ""})["xids"]
 
     assert said.get("uptime_s", 0) > 0 or "the kernel's log cannot be read: " in said["error"]
@@ -258,7 +258,7 @@ def test_a_gpu_that_is_gone_is_missed(node: LocalJobs) -> None:
 
 
 def exit_call(step: str, *, healthy: int, since_closed_s: float = 1.0, node_gpus: bool = True, **more: Any) -> StepCall:
-    """Of a box of all GPUs of its node, which offers so many."""
+    """Returns the call of a box that has all GPUs of its node, which offers so many."""
     found = call(step, **more)
     gpus = tuple(msgspec.structs.replace(gpu, healthy=gpu.index < healthy) for gpu in found.node.view.gpus) if node_gpus else ()
     state = msgspec.structs.replace(found.node, view=msgspec.structs.replace(found.node.view, gpus=gpus))
@@ -475,7 +475,7 @@ def test_the_node_that_no_other_reaches_fails_and_not_those_that_ask_it(node: Lo
 
 
 def spare_call(number: int) -> StepCall:
-    """Of a spare, to be measured against two nodes at work."""
+    """Returns the call of a spare that is measured against two nodes at work."""
     names = ("node-0", "node-1", f"node-{number}")
     of = call(EntryStep.GANG_NETWORK, node=number, gang=names, policy=ANY_LATENCY)
     return msgspec.structs.replace(of, at_work=names[:2])

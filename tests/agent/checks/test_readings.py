@@ -21,7 +21,7 @@ PORT = "/sys/class/infiniband/mlx5_{}/ports/1/{}"
 
 
 def report(*sizes: tuple[int, float, float, float], wrong: float = 0.0) -> bytes:
-    """By size: time out of place and in place in µs, bus bandwidth in GB/s of both."""
+    """Writes for each size the time out of place and in place in µs, and the bus bandwidth of both in GB/s."""
 
     def way(time_us: float, bus_bw: float) -> dict[str, float]:
         return {"time": time_us, "alg_bw": bus_bw / 1.75, "bus_bw": bus_bw, "nwrong": wrong}

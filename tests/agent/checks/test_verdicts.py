@@ -51,7 +51,7 @@ def rows(**fields: str) -> Output:
 
 
 def call(*, gpus: int = 1, of: int | None = None) -> StepCall:
-    """For a box of these GPUs on a node that has `of`."""
+    """Returns the call for a box of these GPUs on a node that has `of`."""
     uuids = [f"{GPU}-{n}" if n else GPU for n in range(of or gpus)]
     return step_call(EntryStep.GPU_HEALTH, uuids, held=gpus)
 

@@ -205,7 +205,7 @@ REFUSALS = pytest.mark.parametrize("code", [Code.BAD_TOKEN, Code.WRONG_CLUSTER])
 
 @REFUSALS
 def test_a_refused_agent_stays_says_once_what_the_hub_said_and_asks_on_at_a_pace_of_minutes(code: str) -> None:
-    """To end would be to be started anew, and to ask anew at once: a crash loop."""
+    """An agent that ended would be started anew and ask at once: that is a crash loop."""
     talk = Talk()
     asked_s: list[float] = []
     while talk.clock.mono() < 500.0 + 600.0:

@@ -42,7 +42,7 @@ def asking(listing: Listing[Any], have: str | None, *, known_generation: int = G
 
 
 def answer(listing: Listing[Any], asked: SyncRequest, items: tuple[Any, ...]) -> SyncReply:
-    """What a hub says that has these items now."""
+    """Returns what a hub says that has these items now."""
     return msgspec.structs.replace(SILENT, **listing.tell(asked, GENERATION + 1, lambda: items))
 
 

@@ -232,7 +232,7 @@ class BusyTenancy:
 
 
 def process_with(tenancy: TenancyDriver, stage: Stage) -> tuple[Process, threading.Event]:
-    """And what ends it."""
+    """Returns the process, and what ends it."""
     clock, stop = SystemClock(), threading.Event()
     process = Process(
         cluster=stage.cluster,

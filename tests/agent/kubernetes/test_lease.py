@@ -125,7 +125,7 @@ def test_another_waits_while_it_is_renewed(api: FakeLease, time: Time) -> None:
 
 
 def test_it_is_over_when_nobody_renewed_it_for_its_duration_since_the_other_first_saw_it(api: FakeLease, time: Time) -> None:
-    """Whatever its stamps say: the clock of who wrote them may be wrong by years."""
+    """Its stamps do not count: the clock of who wrote them may be wrong by years."""
     tries(replica(api, "one"), time, for_s=0.0)
     api.spec["renewTime"] = "2001-01-01T00:00:00.000000Z"
     two = replica(api, "two")

@@ -50,7 +50,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def write_elsewhere(self) -> None:
-        """To an object of another kind: it takes a version, and is told of by a bookmark."""
+        """An object of another kind takes a version, and a bookmark tells of it."""
         self.history.append((ELSEWHERE, False))
 
     @precondition(lambda self: self.told < len(self.history))

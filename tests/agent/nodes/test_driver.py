@@ -95,7 +95,7 @@ def waiting(driver: KubernetesCluster) -> list[str]:
 
 
 def served(driver: KubernetesCluster, box: Assignment) -> list[str]:
-    """Who waits, after a pass."""
+    """Returns who waits after a pass."""
     driver.observe()
     driver.lift_gates([[box]])
     return waiting(driver)
@@ -698,7 +698,7 @@ def test_the_last_nodes_of_a_watch_that_lags_are_freed_by_a_list() -> None:
 @pytest.mark.parametrize("repairs", [True, False])
 @pytest.mark.parametrize(("left", "words"), [({"n1": "@1"}, "did not name red any more"), ({}, "took the node out of the box")])
 def test_what_somebody_takes_off_the_guard_is_put_back_and_told_once(left: dict[str, str], words: str, repairs: bool) -> None:
-    """Also where the policy says to repair nothing: a node that is not listed is open to all."""
+    """This holds also where the policy says to repair nothing: a node that is not listed is open to all."""
     box = assignment("a", "n1", "GPU-0")
     api, driver = made({"n1": new_records(box, GpuPhase.OPEN)}, guard={"n1": "@1,red"})
 
@@ -738,7 +738,7 @@ def test_a_write_of_the_guard_whose_answer_is_lost_is_no_change_by_somebody() ->
 
 @pytest.mark.parametrize("state", ["bm8gemxpYg==", "no base64!", base64.b64encode(zlib.compress(b"{}")[:-3]).decode()])
 def test_a_damaged_state_document_is_said_to_be_one(state: str) -> None:
-    """And the agent ends with that sentence: an operator has to look."""
+    """The agent ends with that sentence: an operator has to look."""
     api, driver = made({}, guard={})
     api.objects[STATE_PATH] = {"metadata": {"resourceVersion": "7"}, "data": {"state": state}}
 

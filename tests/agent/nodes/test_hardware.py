@@ -33,7 +33,7 @@ def told(known: str, *, gpu_count: int = 2) -> list[tuple[str, str]]:
 
 
 def test_a_node_of_which_all_was_read_tells_each_gpu_in_the_order_of_the_bus() -> None:
-    """Beside the name by which boxes hold it, which stays as it was."""
+    """The name by which boxes hold it stays as it was."""
     assert told("00000000:11:00.0=GPU-b,00000000:10:00.0=GPU-a") == [(f"{UID}-0", "GPU-a"), (f"{UID}-1", "GPU-b")]
 
 
@@ -68,7 +68,7 @@ def test_a_gpu_that_moved_on_the_bus_is_not_counted_twice() -> None:
 
 
 def test_a_box_that_reads_one_gpu_at_a_new_place_throws_the_others_of_its_node_away_for_nobody() -> None:
-    """Which of them is gone is known once a check has read all: until then nothing is told of any."""
+    """A check that has read all knows which of them is gone: until then nothing is told of any."""
     read_one = read(dict([A, B]), C)
 
     assert (read_one, uuids_by_index(read_one, 2)) == (dict([A, B, C]), [])

@@ -38,7 +38,7 @@ def node(*, taints: tuple[Taint, ...] = (), labels: dict[str, str] | None = None
 
 
 class TestFailed(Exception):
-    """What the API server answers with 422."""
+    """The API server answers it with 422."""
 
     __test__ = False
 

@@ -27,7 +27,7 @@ FORCED_S = FIRST.drain.force_after_s
 
 
 def let_in(name: str, box: Assignment, *, node: str) -> Object:
-    """As a lift into the box leaves it. `node`: "" before the scheduler gives it one."""
+    """Returns a pod as a lift into the box leaves it. `node` is "" before the scheduler gives it one."""
     pod = running_pod(name, box)
     pod["spec"] |= {"nodeName": node, "nodeSelector": {cluster_names.box_label(box.gpr_id): str(box.run)}}
     return pod
@@ -93,7 +93,7 @@ def test_where_two_runs_share_a_node_each_exit_takes_its_own_pods_and_leaves_the
 
 @pytest.mark.parametrize("run", ["7", None])
 def test_a_pod_on_the_node_that_is_of_no_run_which_has_gpus_there_does_not_outlast_the_exit(run: str | None) -> None:
-    """Whatever its selector says: nobody else would take it."""
+    """Its selector does not matter: nobody else would take it."""
     strange = let_in("strange", FIRST, node="n1")
     strange["spec"]["nodeSelector"] = {} if run is None else {cluster_names.box_label(FIRST.gpr_id): run}
     api, driver = at_the_exit_of_the_first(SECOND, pods=[strange])

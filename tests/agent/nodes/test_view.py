@@ -33,7 +33,7 @@ def node(
     conditions: tuple[Condition, ...] = (READY,),
     unschedulable: bool = False,
 ) -> Node:
-    """With eight H100; `labels` are added to its own, those that are "" are taken away."""
+    """Returns a node with eight H100; `labels` are added to its own, and those that are "" are taken away."""
     all_labels = {key: value for key, value in (LABELS | (labels or {})).items() if value}
     capacity = {GPU: "8"} if capacity is None else capacity
     return Node(

@@ -200,7 +200,7 @@ def test_a_pod_that_cannot_be_told_keeps_no_warning_from_others_of_its_gpr(monke
 
 
 def test_of_a_request_that_runs_again_each_pod_is_told_the_end_of_its_own_run() -> None:
-    """Those of the first run are on their way out while those of the second begin."""
+    """Pods of the first run leave while those of the second begin."""
     box = Box("p1", again=["p2"])
 
     box.announce(box_end(is_near=True))

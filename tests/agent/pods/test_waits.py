@@ -87,7 +87,7 @@ def test_a_job_that_failed_is_told_until_the_hub_took_it() -> None:
 
 
 class JobsApi:
-    """By path; what is an error is raised."""
+    """It answers by path, and raises what is an error."""
 
     def __init__(self, jobs: dict[str, Object | ClusterError]) -> None:
         self.jobs, self.asked = jobs, list[str]()

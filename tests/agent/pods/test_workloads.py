@@ -22,7 +22,7 @@ UID = "11111111-aaaa-4aaa-8aaa-000000000001"
 
 
 class OwnersApi:
-    """By path the owner of an owner, or why it cannot be read. What is made is kept as (namespace, nodes)."""
+    """It has by path the owner of an owner, or why that cannot be read. It keeps what is made as (namespace, nodes)."""
 
     def __init__(self, owners: Mapping[str, Object | ClusterError] | None = None) -> None:
         self.owners = owners or {}

@@ -163,7 +163,7 @@ def test_writes_that_wait_are_counted_until_they_are_over_or_given_up() -> None:
 
 
 def test_the_log_says_what_needs_somebody_as_a_warning_or_an_error() -> None:
-    """And each event whose level is not that of a warning is one that the agent says."""
+    """Each event whose level is not that of a warning is one that the agent says."""
     source = "".join(path.read_text() for path in (ROOT / "worker_agent").rglob("*.py") if path.name != "log.py")
 
     assert level_of("refused") == level_of("step_failed") == logging.WARNING

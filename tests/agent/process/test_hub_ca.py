@@ -38,7 +38,7 @@ def openssl(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With an authority, a certificate of it for 127.0.0.1, and another authority."""
+    """The folder has an authority, a certificate of it for 127.0.0.1, and another authority."""
     made = tmp_path_factory.mktemp("tls")
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     for name in ("ca", "other"):

@@ -34,7 +34,7 @@ def test_the_model_is_carried_with_its_parameters() -> None:
     ],
 )
 def test_a_model_that_cannot_be_is_told_with_the_place_in_it(model: Any, says: str) -> None:
-    """As a condition of the object; the hub hears nothing of it."""
+    """A condition of the object tells it; the hub hears nothing of it."""
     fault = spec_of({**SPEC, "model": model})
 
     assert isinstance(fault, SpecFault)

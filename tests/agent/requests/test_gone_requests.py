@@ -22,7 +22,7 @@ MADE_S = datetime(2026, 11, 25, 8, 0, tzinfo=UTC).timestamp()  # the kind
 
 
 class KindApi:
-    """Of a kind without any object; `made_s` None: it is not installed."""
+    """It serves a kind without any object. If `made_s` is None, the kind is not installed."""
 
     def __init__(self) -> None:
         self.made_s: float | None = MADE_S

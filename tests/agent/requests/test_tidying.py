@@ -74,7 +74,7 @@ class Cluster:
         self.deleted.append(name)
 
     def look(self, *requests: Custom) -> Sequence[str]:
-        """What is deleted at the next look that is due."""
+        """Returns what is deleted at the next look that is due."""
         before, self.now_mono = len(self.deleted), self.now_mono + EVERY_S
         self.tidying.look(requests, self.states, is_bound=self.bound.__contains__, now=NOW, now_mono=self.now_mono)
         return self.deleted[before:]
@@ -162,7 +162,7 @@ def test_one_that_was_refused_and_is_not_wanted_any_more_goes_too(cluster: Clust
 
 @pytest.mark.parametrize("fault", [Forbidden("403"), Unavailable("503")])
 def test_an_api_server_that_does_not_do_it_is_left_in_peace_and_it_is_noted_once(cluster: Cluster, fault: ClusterError) -> None:
-    """As where the role is an older one, without the right."""
+    """An older role lacks the right."""
     cluster.fault = fault
     for _ in range(5):
         cluster.look(request("a"), request("b"))
@@ -180,7 +180,7 @@ def test_one_that_somebody_else_deleted_holds_up_no_other(cluster: Cluster) -> N
 
 
 def test_a_namespace_in_which_it_is_refused_keeps_no_other_full(cluster: Cluster) -> None:
-    """As by a webhook of somebody's, that holds there alone."""
+    """Somebody's webhook refuses it there alone."""
     strict = [f"strict{number}" for number in range(2 * REFUSALS_MOST)]
     cluster.bound, cluster.refusing = {"red", *strict}, set(strict)
     there = [*(request(f"{namespace}-{number}", namespace=namespace) for namespace in strict for number in range(2)), request("old")]
@@ -192,7 +192,7 @@ def test_a_namespace_in_which_it_is_refused_keeps_no_other_full(cluster: Cluster
 
 
 def test_nor_does_one_in_which_it_cannot_be_done(cluster: Cluster) -> None:
-    """As where the webhook does not answer: for the API server that is trouble of its own."""
+    """A webhook that does not answer is trouble of the API server's own."""
     cluster.refusing, cluster.refusal = {"blue"}, Unavailable("500 failed calling webhook")
     there = [request("b", namespace="blue"), request("old")]
 

@@ -30,14 +30,14 @@ def a_stage(*orders: NodeOrder) -> Stage:
 
 
 def run(stage: Stage, seconds: float) -> None:
-    """With a hub that says the same again now and then."""
+    """The hub says the same again now and then."""
     for _ in range(round(seconds / 10)):
         stage.run(10)
         stage.tell()
 
 
 def came(stage: Stage) -> list[NodeView]:
-    """As the agent reports them to a hub that stores all it is sent."""
+    """Returns the nodes that the agent reports to a hub that stores all it is sent."""
     stage.core.reconcile()
     while stage.core.pending_events():
         stage.take_events()

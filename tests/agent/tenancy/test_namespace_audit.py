@@ -215,7 +215,7 @@ def test_of_policies_by_the_thousand_each_look_takes_some_away_and_tells_how_man
 
 
 def test_a_namespace_full_of_policies_hides_none_of_another() -> None:
-    """Not at the first look, though it comes first in the list."""
+    """The other's is found at the first look, though the full one comes first in the list."""
     crowd = [added(f"sneak-{n:04}", spec=OPEN) for n in range(2 * REMOVED_MAX)]
     lists = FakeLists(policies=[*crowd, added("hole-1", namespace="train", spec=OPEN), added("hole-2", namespace="train", spec=OPEN)])
     look, _ = audit_over(lists)
@@ -266,7 +266,7 @@ def test_a_look_that_left_some_says_so_until_none_is_left(monkeypatch: pytest.Mo
 
 
 def test_a_slow_api_server_ends_the_taking_away_of_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What else the agent does for workspaces comes after the look."""
+    """The agent does everything else for workspaces after the look."""
     monkeypatch.setattr(audit, "REMOVING_MAX_S", 0.0)
     lists = FakeLists(policies=[added(f"sneak-{n}", spec=OPEN) for n in range(5)])
     look, _ = audit_over(lists)
@@ -301,7 +301,7 @@ def test_another_value_of_the_mark_is_none(value: str) -> None:
 
 
 def test_where_anybody_may_write_the_mark_it_spares_nothing() -> None:
-    """As after an upgrade of the agent before the install script has run again."""
+    """This happens after an upgrade of the agent before the install script has run again."""
     lists = FakeLists(policies=[added("sneak", spec=OPEN, labels=KEPT)])
     lists.faults[KEEP_GUARD] = Missing("404")
 

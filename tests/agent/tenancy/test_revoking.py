@@ -31,7 +31,7 @@ ACCOUNTS = "/api/v1/namespaces/egs-accounts"
 
 
 class TenancyApi:
-    """By path. What has finalizers stays when it is deleted; `lists`: what was listed."""
+    """It answers by path. What has finalizers stays when it is deleted; `lists` has what was listed."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}
@@ -113,7 +113,7 @@ def tenancy_at(api: TenancyApi) -> KubernetesTenancy:
 
 
 def red(role: AccessRole | None) -> Workspace:
-    """With an account of this role, or with none."""
+    """Returns a workspace with an account of this role, or with none."""
     accounts = (Account(id=ID, role=role, namespace="red", token_s=0),) if role else ()
     return Workspace(id="s1", name="red", bindings=(Binding(namespace="red"),), accounts=accounts)
 
@@ -150,7 +150,7 @@ def test_an_account_whose_labels_somebody_changed_is_revoked_by_its_name(labels:
 
 
 def test_access_that_a_finalizer_holds_is_taken_away_all_the_same() -> None:
-    """What is being deleted gives its rights on until it is gone."""
+    """An object that is being deleted grants its rights until it is gone."""
     api, tenancy = given()
     api.touch(BINDING, finalizers=["a.b/held"])
 
@@ -169,7 +169,7 @@ def test_an_account_that_is_still_seen_is_not_told_as_gone() -> None:
 
 @pytest.mark.parametrize("fault", [Unavailable("504"), None])
 def test_what_could_not_be_looked_at_is_not_told_as_gone(fault: Exception | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or somebody made too many objects there."""
+    """Somebody may have made too many objects there."""
     api, tenancy = given()
     if fault:
         api.faults[BINDING.rpartition("/")[0]] = fault
@@ -272,7 +272,7 @@ def test_objects_of_others_in_a_bound_namespace_stay() -> None:
 
 @pytest.mark.parametrize("restarts", [True, False])
 def test_a_member_made_a_viewer_is_one_at_once_whatever_is_written_into_the_binding(restarts: bool) -> None:
-    """Also where the cluster repairs nothing: the mark is what the agent would say, written by somebody else."""
+    """This holds also where the cluster repairs nothing: the mark is what the agent would say, but somebody else wrote it."""
     api, tenancy = given()
     viewer = red(AccessRole.VIEWER)
     mark = with_digest(role_binding(viewer, viewer.accounts[0], "red"))["metadata"]["annotations"]

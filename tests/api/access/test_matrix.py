@@ -470,7 +470,7 @@ def place(built_world: World) -> dict[str, str]:
 
 
 def make_place(world: World) -> dict[str, str]:
-    """What stands in a path; the GPR is the row's."""
+    """Makes what stands in a path; the GPR is the row's."""
     world.slice.project.name = "tenant"
     world.slice.project.save()
     kubeconfigs.ready_namespace(world.slice, world.cluster, at=db_now())
@@ -575,7 +575,7 @@ def events() -> QuerySet[Event]:
 def answers(
     method: str, path: str, body: Any, callers: dict[str, Caller], personas: Sequence[str] = (*PERSONAS, *DERIVED)
 ) -> tuple[dict[str, int], set[str]]:
-    """And whose call has an Event. Each persona finds the same world: what one does is undone before the next."""
+    """Returns the answers, and whose call has an Event. Each persona finds the same world: what one does is undone before the next."""
     codes, told, before = {}, set(), events().count()
     for name in personas:
         with transaction.atomic():

@@ -67,7 +67,7 @@ def test_an_administrator_adds_one_and_joins_its_agent(admin: Caller) -> None:
 
 
 def test_no_two_have_names_that_differ_only_in_case(admin: Caller, world: World) -> None:
-    """Whoever reads `aurora` in an offer means one cluster. The refusal names the one that is there."""
+    """A reader of `aurora` in an offer means one cluster. The refusal names the one that is there."""
     body = assert_problem(admin.post("clusters/", {"name": "AURORA"}), 409, "conflict")
 
     assert "There is already a cluster named aurora" in body["detail"]

@@ -46,7 +46,7 @@ def told(caller: Caller, **query: Any) -> dict[str, Any]:
 
 
 def begin_box_at(gpr: Gpr, at: datetime, *, until: datetime | None = None) -> None:
-    """As if it had begun then, and had ended."""
+    """The box looks as if it had begun then, and had ended."""
     rows = Reservation.objects.filter(gpr=gpr)
     state = {"state": "RELEASED", "released_at": until, "phase": "RELEASED"} if until else {}
     ends = {"ends_at": until} if until else {}

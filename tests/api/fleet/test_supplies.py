@@ -163,7 +163,7 @@ def test_a_list_of_orders_costs_the_same_however_long_it_is(world: World, admin:
 
 
 def test_what_becomes_of_an_order_is_no_affair_of_who_left_it_to_another(busy: World, owner: Caller, admin: Caller) -> None:
-    """Whoever canceled his request is not told that its node came, or for how long another waited for it."""
+    """A person who canceled his request is not told that its node came, or for how long another waited for it."""
     gpr = owner.post("gprs/", ASK).json()
     assert owner.delete(f"gprs/{gpr['id']}/").status_code in {200, 204}
     tick(now=db_now())

@@ -21,7 +21,7 @@ from tests.observability.workloads.saying import GATED, JOB, pods_of, seen, tell
 
 @pytest.fixture
 def box(world: World) -> Gpr:
-    """With pods that train in it, beside some that wait; a stranger's pods run elsewhere."""
+    """Pods train in the box, others wait; a stranger's pods run elsewhere."""
     people = world.people
     namespace_bind(slice_=world.slice, cluster=world.cluster, name="train", actor=None, now=db_now())
     namespace_bind(slice_=world.foreign_slice, cluster=world.cluster, name="foreign", actor=None, now=db_now())

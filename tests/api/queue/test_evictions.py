@@ -100,7 +100,7 @@ def test_a_gpr_carries_its_notice_while_it_has_it(owner: Caller, outsider: Calle
 def test_those_who_may_know_of_it_read_when_what_is_left_would_start_again(
     owner: Caller, teammate: Caller, admin: Caller, outsider: Caller, sides: tuple[Gpr, Gpr]
 ) -> None:
-    """On the nodes that it makes way on, behind the other: it is the estimate that it waits with afterwards."""
+    """It would start on the nodes that it makes way on, behind the other: it waits with that estimate afterwards."""
     victim, beneficiary = sides
     tick(now=db_now())
     behind_at = beneficiary.promise.promised_start_at + timedelta(seconds=beneficiary.duration_s)

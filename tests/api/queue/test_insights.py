@@ -16,7 +16,7 @@ from tests.calibration.outcomes import moved, settled, waited
 
 @pytest.fixture(autouse=True)
 def history(world: World) -> None:
-    """Of three foreign projects 60 that waited, 3 of them too long; of the owner one that was moved."""
+    """Three foreign projects have 60 that waited, 3 of them too long; the owner has one that was moved."""
     at = db_now() - timedelta(days=1)
     waited(world.foreign_slice, world.people.outsider, at, [300] * 55 + [4_000] * 3, name="canary")
     for _ in range(2):

@@ -137,7 +137,7 @@ def test_a_priority_that_changes_no_start_changes_no_place_and_no_promise(admin:
 
 
 def test_one_that_no_rule_holds_back_any_more_is_queued(admin: Caller, asking: Gpr) -> None:
-    """As after an edit by its owner: nobody approves what needs no approval."""
+    """An edit by its owner does the same: nobody approves what needs no approval."""
     assert asking.approval_reasons
 
     body = admin.post(f"gprs/{asking.pk}/priority/", {"priority": 150}).json()

@@ -50,7 +50,7 @@ def chromium() -> Iterator[Browser]:
 
 @dataclass
 class Watch:
-    """What no page of ours may do: errors in the console (a broken Content-Security-Policy is one), requests to another origin."""
+    """It records what no page may do: errors in the console (a broken Content-Security-Policy is one), requests to another origin."""
 
     origin: str
     faults: list[str] = field(default_factory=list)
@@ -101,7 +101,7 @@ def visitor(
 
 
 def axe_violations(page: Page) -> list[str]:
-    """What axe-core finds against WCAG 2.2 AA and best practices: a line for each rule and place."""
+    """Returns what axe-core finds against WCAG 2.2 AA and best practices: a line for each rule and place."""
     page.evaluate("scrollTo(0, 0)")  # what a sticky head happens to cover is no fault of the page
     page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.evaluate("tags => axe.run({ runOnly: tags, resultTypes: ['violations'] })", WCAG)

@@ -33,7 +33,7 @@ def sign_in_as(page: Page, name: str, *, at: str = "/") -> None:
 
 
 def prove(page: Page, name: str) -> None:
-    """On the provider's pages: who one is, and that EGS may know it."""
+    """Says on the provider's pages who one is, and that EGS may know it."""
     page.locator("input[name=login]").fill(name)
     page.locator("input[name=password]").fill("any")
     page.get_by_role("button", name="Sign-in").click()

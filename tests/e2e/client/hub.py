@@ -61,7 +61,7 @@ class Egs:
         return {**kept, **places, "TZ": "UTC", "COLUMNS": "80", "PYTHONPATH": str(ROOT), **self.env}
 
     def run(self, *arguments: str, code: int = 0, given: str = "") -> str:
-        """What it prints, in a pipe. Any other exit code is a failure."""
+        """Returns what it prints in a pipe. Any other exit code is a failure."""
         env = self.environment()
         done = subprocess.run([*EGS, *arguments], env=env, cwd=self.home, input=given, capture_output=True, text=True, check=False)
         text = done.stdout + done.stderr

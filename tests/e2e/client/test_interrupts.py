@@ -137,7 +137,7 @@ def test_an_ended_request_of_the_same_name_is_not_taken_for_one_that_was_never_f
 
 
 def told(act: Callable[[], None]) -> str:
-    """What it says on standard error, where nobody can be asked."""
+    """Returns what it says on standard error, where nobody can be asked."""
     with redirect_stderr(StringIO()) as errors:
         act()
     return errors.getvalue()

@@ -26,7 +26,7 @@ LINES = (
 
 
 def steady(text: str) -> str:
-    """Without what is another each time: clock, spans, which step was seen last."""
+    """Removes what differs each time: clock, spans, which step was seen last."""
     for pattern, same in CHANGING:
         text = re.sub(pattern, same, text)
     lines = [re.sub(r" {2,}", "  ", line).rstrip() for line in text.splitlines()]

@@ -146,7 +146,7 @@ def _lines(text: str) -> set[str]:
 
 
 def _ran(egs: Egs, command: list[str]) -> str:
-    """With `egs` on the path, as where its wheel is installed."""
+    """Runs it with `egs` on the path, as where its wheel is installed."""
     bin_ = egs.home / "bin"
     bin_.mkdir(exist_ok=True)
     script = bin_ / "egs"

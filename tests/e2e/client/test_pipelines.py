@@ -104,7 +104,7 @@ def test_the_tasks_of_the_airflow_dag_run(hub: Hub, pipeline: Egs, monkeypatch: 
 
 
 def test_the_hook_checks_the_manifests_that_a_commit_changes(pipeline: Egs) -> None:
-    """As pre-commit runs it: the entry, and behind it the files that match."""
+    """It runs as pre-commit does it: the entry, and behind it the files that match."""
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     shutil.copytree(ROOT / "deploy" / "examples" / "gitops" / "fleet", pipeline.home / "fleet")
     changed = sorted(str(path) for path in (pipeline.home / "fleet").rglob("*") if re.search(hook["files"], path.name))
@@ -148,7 +148,7 @@ def _script(egs: Egs, source: str, given: dict[str, str]) -> str:
 
 
 def _ran(egs: Egs, script: str, code: int = 0) -> str:
-    """As the runner does it: errors and unset variables end a step."""
+    """Runs it as the runner does: errors and unset variables end a step."""
     return _done(egs, ["bash", "--noprofile", "--norc", "-euo", "pipefail", "-c", script], code)
 
 

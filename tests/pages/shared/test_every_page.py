@@ -277,7 +277,7 @@ def is_private(response: Any) -> bool:
 
 
 def assert_no_address_gets_the_token(markup: str) -> None:
-    """What a form sends by GET stands in logs and in the history of the browser."""
+    """Logs and the history of the browser keep what a form sends by GET."""
     assert not [form for form in GET_FORM.findall(markup) if "csrfmiddlewaretoken" in form]
     assert not GET_WITH_A_FORM.findall(markup)
 
@@ -296,7 +296,7 @@ def assert_head_is(asked: Any, looked: Any) -> None:
 @pytest.mark.rotates  # each day: the other pages, and the tests of each page
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_answers_get_and_head_alike_and_no_browser_or_proxy_keeps_it(name: str, admin_world: AdminWorld, admin: Client) -> None:
-    """Who sits down at a browser after somebody signed out finds nothing of his tenants there, neither pages nor refusals."""
+    """Somebody who uses a browser after another signed out finds nothing of his tenants there, neither pages nor refusals."""
     path = address(name, admin_world)
     queries = [{}, *({"part": part} for part in PARTS.get(name, []))]
     if name == "notebook-open":

@@ -95,7 +95,7 @@ def sign_in(user: User, *scopes: Scope) -> str:
 
 
 def socket(cookie: str = "", *, origin: str = f"http://{HOST}", path: str = LIVE_URL, since_s: float | None = None) -> Socket:
-    """Of a page that was made at `since_s`, or now."""
+    """Opens the socket of a page that was made at `since_s`, or now."""
     made_s = time.time() + 1 if since_s is None else since_s
     headers = {"host": HOST, "origin": origin, "cookie": f"{settings.SESSION_COOKIE_NAME}={cookie}"}
     return Socket(path, headers=headers, query=f"since={made_s}")
@@ -119,7 +119,7 @@ async def test_a_member_hears_of_his_workspace_and_nothing_but_topics(ada: User,
 
 @pytest.mark.both_databases
 async def test_a_stranger_hears_nothing_of_it(ada: User, vision: Slice) -> None:
-    """Nor of the plan and the nodes of all: he could count by it what others do."""
+    """He hears nothing of the plan and the nodes of all either: he could count by it what others do."""
     other = await in_thread(factories.user, "other")
     async with listening(other) as page:
         for topic in (slice_topic(vision.pk), PLAN, INVENTORY):

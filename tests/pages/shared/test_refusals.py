@@ -127,7 +127,7 @@ def test_fields_are_not_named_as_the_api_names_them() -> None:
 
 
 def test_the_pages_show_these_words(world: World) -> None:
-    """On a page, in the toast of a fragment, at a field and in a dialog."""
+    """They stand on a page, in the toast of a fragment, at a field and in a dialog."""
     owner = world.client("owner")
     waits = factories.gpr(world.slice, world.people.owner, name="waits", nodes=2, duration_s=7200)
     gone = f"/gprs/{uuid4()}/"
@@ -142,7 +142,7 @@ def test_the_pages_show_these_words(world: World) -> None:
 
 
 def test_a_rule_that_asks_for_approval_speaks_of_days_and_of_one_node(world: World) -> None:
-    """As it stands on the page of the request, and in the offers before it is filed."""
+    """The page of the request shows it, and so do the offers before it is filed."""
     Slice.objects.filter(pk=world.slice.pk).update(duration_approval_s=86_400, gpus_approval=1)
 
     markup = text(world.client("owner").post(OFFERS, form(duration="2 d")))

@@ -1,4 +1,4 @@
-"""Without a script the next page says once what came of an act, in both portals in one way."""
+"""The next page says once without a script what came of an act, in both portals in one way."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def start() -> datetime:
 
 
 def typed(start: datetime, **changes: Any) -> dict[str, Any]:
-    """In the reader's zone, UTC here."""
+    """Writes it in the reader's zone, UTC here."""
     given = {"name": "nightly", "shape": SHAPE, "nodes": "2", "gpus_per_node": "", "duration": "2 h", "repeat": "", "until": ""}
     return {**given, "earliest_start_at": f"{start:%Y-%m-%dT%H:%M}", "key": uuid4().hex, **changes}
 
@@ -57,7 +57,7 @@ def test_a_time_is_booked_once_however_often_the_form_is_sent(owner: Client, sta
 
 @pytest.mark.parametrize("asking", [typed, weekly], ids=["once", "series"])
 def test_a_second_booking_alike_is_asked_about(asking: Callable[..., dict[str, Any]], owner: Client, start: datetime) -> None:
-    """Who opens the form anew most often does not mean a second one."""
+    """A person who opens the form anew most often does not mean a second one."""
     assert owner.post(BOOK, asking(start)).status_code == 302
     booked = list(Gpr.objects.all())
 

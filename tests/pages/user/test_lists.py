@@ -158,7 +158,7 @@ def test_the_tabs_count_what_a_search_finds(world: World, owner: Client) -> None
 
 
 def test_what_waits_stands_in_the_order_in_which_it_starts_on_every_page(world: World, owner: Client) -> None:
-    """Whoever reads the tab Pending from the top meets what starts next; what is not planned yet comes last, oldest first."""
+    """A reader of the tab Pending meets what starts next first; what is not planned yet comes last, oldest first."""
     now = db_now()
     for n in range(120):
         made = make_gpr(world.slice, name=f"waits-{n:03}", owner=world.people.owner)

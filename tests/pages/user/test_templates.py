@@ -33,7 +33,7 @@ def half(world: World) -> GprTemplate:
 
 
 def typed(**changes: Any) -> dict[str, Any]:
-    """What the browser sends of the template's form."""
+    """Returns what the browser sends of the template's form."""
     return {
         "name": "half-node",
         "shape": SHAPE,

@@ -25,7 +25,7 @@ def world(*queue: Request, now: int = 300, has_freed: bool = True, policy: Polic
 
 
 def test_a_gang_that_has_waited_for_its_share_is_moved_up_to_where_there_is_room() -> None:
-    """Of a thousand seconds promised it has waited three hundred."""
+    """It has waited three hundred of a thousand promised seconds."""
     made = plan(world(gang(promised_at=0)))
 
     assert slots(made) == {"g": 500}
@@ -104,7 +104,7 @@ def test_one_of_higher_priority_that_starts_as_soon_as_it_may_is_in_nobody_s_way
 
 
 def test_nor_before_one_that_has_just_come() -> None:
-    """As one does that was thrown off a node by the failure that ended its box."""
+    """One that the failure of its box's node threw off waits like this."""
     higher = request("h", count=2, length=400, priority=201)
 
     assert slots(plan(world(gang(promised_at=0), higher))) == {"g": 1000, "h": 500}
@@ -162,7 +162,7 @@ def test_where_an_administrator_put_a_gang_it_stays() -> None:
 
 
 def test_of_several_gangs_who_was_queued_first_goes_first() -> None:
-    """Though less work has its turn before."""
+    """The other has less work, and its turn before."""
     first = replace(gang("first", promised_at=0, start=1000), rank=1, length_s=450)
     second = replace(gang("second", promised_at=0, start=1450), rank=2)
 

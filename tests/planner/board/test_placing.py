@@ -252,7 +252,7 @@ def _racks(*racks: str) -> Pool:
 
 
 def test_a_gang_stands_in_one_rack_where_it_can_and_in_the_one_that_it_fills() -> None:
-    """Of two racks with room it takes the smaller, so that a larger gang still finds the other."""
+    """It takes the smaller of two racks with room, so that a larger gang still finds the other."""
     made = plan(Snapshot(1000, (_racks("a", "b", "a", "b", "a"),), queue=(request("gang", count=2),), policy=GUARDED))
 
     assert made.placements[0].slot == stand(1000, "p1", "p3")
@@ -290,7 +290,7 @@ def test_an_nvlink_domain_is_nearer_than_a_rack() -> None:
     within=st.sampled_from(list(Within)),
 )
 def test_the_most_that_could_start_would_start(sizes: list[list[int]], count: int, gpus: int, ceiling: int | None, within: Within) -> None:
-    """Whoever asks for what he is told gets it; none of both numbers is that of another pool, or of another limit."""
+    """A person who asks for what he is told gets it; none of both numbers is that of another pool, or of another limit."""
     pools = tuple(
         Pool(f"p{i}", "c", "s", tuple(Node(f"{i}{k}", size, rack="ab"[k % 2]) for k, size in enumerate(of))) for i, of in enumerate(sizes)
     )

@@ -83,7 +83,7 @@ def test_what_is_expected_is_what_trying_everybody_whenever_anything_changes_com
 
 
 def played_out(board: Board) -> dict[str, Slot]:
-    """Whoever is first in order and fits beside all slots starts, again and again, at each second at which anything changes."""
+    """The first in order that fits beside all slots starts, again and again, at each second at which anything changes."""
     capacity, table = board.stored_plan()
     capacity, table = copy_capacity(capacity), Table._make(column.copy() for column in table)
     rows = [waiting.row for waiting in board.order if board.has_slot(waiting)]
@@ -174,7 +174,7 @@ def test_who_had_nodes_but_for_a_slot_below_its_limit_starts_when_that_one_is_ov
 
 
 def test_of_two_starts_that_count_alike_the_one_in_the_pool_that_is_liked_better_is_taken() -> None:
-    """At 20 with a handicap of 10, instead of at 30 in its slot; though p costs extra it is named first."""
+    """It starts at 20 with a handicap of 10, instead of at 30 in its slot; though p costs extra it is named first."""
     boxes = (running("on p0", "p0", end=20), running("on q0", "q0", end=30, pool="q"))
     own = request("a", pools=("p", "q"), promise=30, slot=stand(30, "q0", pool="q"))
     own = replace(own, handicaps=(("p", 10),))

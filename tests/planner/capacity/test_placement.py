@@ -66,7 +66,7 @@ class Field:
                 self.room[limit][at] -= amount
 
     def limits(self, nodes: tuple[int, ...], demand: Demand, *, are_known: bool) -> list[tuple[int, int]]:
-        """What it takes of which limit in the pool of these nodes: of a quota whole nodes that are known take no more than they have."""
+        """Returns what it takes of which limit in this pool: of a quota whole nodes that are known take no more than they have."""
         pool = next(p for p in range(len(self.pools)) if nodes[0] in self.members(p))
         row = next((i for i, own in enumerate(demand.pools) if own == pool), 0)
         of_slice, *of_quotas = zip(demand.limits[row].tolist(), demand.amounts[row].tolist(), strict=True)
@@ -99,7 +99,7 @@ class Field:
         return [[node for node in nodes if self.parts[level][node] == name] for name in names]
 
     def part(self, nodes: list[int], demand: Demand) -> list[int] | None:
-        """From which of these a gang is taken: all of one part, the tightest that is enough; None: no part is."""
+        """Returns from which of these a gang is taken: all of one part, the tightest that is enough; None: no part is."""
         for level in (0, 1) if demand.level == NONE else (demand.level,):
             enough = [of_part for of_part in self.of_parts(nodes, level) if len(of_part) >= demand.nodes]
             if enough:
@@ -231,7 +231,7 @@ def test_the_earliest_start_on_certain_nodes_is_the_first_second_at_which_all_ha
 @MANY
 @given(cases(), st.integers(0, 30), st.integers(0, 10))
 def test_the_first_place_is_taken_where_it_is_found(case: tuple[Field, Demand], since_s: int, ahead_s: int) -> None:
-    """Also when it is looked for from some time ahead on: what is until then stays known."""
+    """This holds also for a search that begins some time ahead: what comes before stays known."""
     made, demand = case
     now_s = max(since_s - ahead_s, 0)
     expected = earliest(made.capacity, demand, since_s, NEVER_S)

@@ -85,7 +85,7 @@ def unused_count(profiles: Profiles) -> int:
 
 
 def fits(free: list[int], need: int, start_s: int, length_s: int) -> bool:
-    """Behind the end of the list it stays as it was in the end."""
+    """It stays behind the end of the list as it was in the end."""
     return all(free[min(at, END_S - 1)] >= need for at in range(start_s, start_s + length_s))
 
 
@@ -181,7 +181,7 @@ def test_a_line_rises_where_more_is_free_than_the_second_before(boxes: list[Box]
 @MANY
 @given(BOXES, BOXES, SECONDS)
 def test_what_is_forgotten_changes_nothing_that_is_to_come(boxes: list[Box], later: list[Box], now_s: int) -> None:
-    """Also when boxes that began before are taken and given back afterwards."""
+    """This holds also when boxes that began before are taken and given back afterwards."""
     profiles = with_unused_steps(profiles_of(boxes), 2 * len(later))
 
     for index in (0, 1):

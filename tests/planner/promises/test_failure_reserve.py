@@ -138,7 +138,7 @@ def test_where_too_many_would_have_to_shift_nobody_does(monkeypatch: pytest.Monk
 
 
 def test_a_failure_elsewhere_moves_nobody_and_is_nobodys_cause() -> None:
-    """In q nobody behind could help; alone it moves one, and so it does beside a failure in p that all shift for."""
+    """Nobody behind could help in q; alone it moves one, and so it does beside a failure in p that all shift for."""
     other = pool(2, id="q", closed={0: (Window(0, 9000),)})
     alone = replace(waiting("z", 1100, "q0", promise=1140, length=1000), pools=("q",), slot=Slot("q", 1100, ("q0",)))
     here, there = row(reserve_s=40), running("r9", "q1", end=5000, pool="q")

@@ -29,7 +29,7 @@ LIMITS = QUOTAS, (Quota("x", "s", guaranteed=4), Quota("a", "s", guaranteed=2, m
 
 
 class Process:
-    """What did not change keeps its objects, as in the memory of a process."""
+    """It keeps the objects of what did not change, as the memory of a process does."""
 
     def __init__(self) -> None:
         self.board = LiveBoard()

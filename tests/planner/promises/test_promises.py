@@ -76,7 +76,7 @@ def test_a_clock_that_is_set_back_moves_no_promise_and_evicts_nobody(seed: int, 
 @examples(100)
 @given(SEEDS, OF_ANY, st.sampled_from(["overrun", "late", "close", "lose", "reseat", "edit"]))
 def test_a_promise_is_moved_by_what_happened_and_by_nothing_else(seed: int, policy: Policy, mishap: str) -> None:
-    """Who comes later than it was due is named as such, and nobody calls a failure what is none."""
+    """A box that comes later than it was due is named as such, and nobody calls a failure what is none."""
     world = World(seed, policy, frozenset({mishap}))
     for _ in range(40):
         world.step()
@@ -123,7 +123,7 @@ def test_on_a_frozen_queue_the_start_that_is_shown_is_the_start_that_happens(
 @examples(100)
 @given(SEEDS, OF_ANY, ASKS, st.sets(st.sampled_from(sorted(MISHAPS))))
 def test_a_tick_with_nothing_to_do_changes_nothing(seed: int, policy: Policy, asks: Asks, mishaps: set[str]) -> None:
-    """Until something is due: neither a slot, nor a promise, nor what is shown, nor its reason, nor what is remembered."""
+    """Nothing changes until something is due: neither a slot, nor a promise, nor what is shown, nor its reason, nor what is remembered."""
     world = World(seed, policy, frozenset(mishaps), asks)
     for _ in range(20):
         world.step()
@@ -169,7 +169,7 @@ def test_conservative_a_newcomer_delays_nobody_who_was_there(snapshot: Snapshot,
 @examples(100)
 @given(snapshots(policies=(CONSERVATIVE,)), st.data())
 def test_conservative_whoever_comes_delays_nobody_before_it_in_turn(snapshot: Snapshot, data: st.DataObject) -> None:
-    """Also among those who are all new."""
+    """This holds also among those who are all new."""
     new: Request = data.draw(requests("new", data.draw(st.sampled_from([-1, 2, 99]))))
 
     with_it, alone = plan(replace(snapshot, queue=(*snapshot.queue, new))), plan(snapshot)
@@ -246,7 +246,7 @@ def test_guarded_such_as_give_way_to_a_failure_there_are() -> None:
 
 
 def gave_way(world: World) -> list[Request]:
-    """Whose slot moves in the next step of this world although its nodes are all right."""
+    """Returns whose slot moves in the next step of this world although its nodes are all right."""
     was = {r.id: (r, r.slot) for r in world.queue if r.slot}
     snapshot, made = world.step()
     nodes = {node.id: node for pool in snapshot.pools for node in pool.nodes}

@@ -21,7 +21,7 @@ Sabotage = Callable[[Board], None]
 
 
 def planned(snapshot: Snapshot, sabotage: Sabotage, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """By a planner that does this when all is decided."""
+    """Plans by a planner that does this when all is decided."""
     make_evictions = engine.make_evictions
 
     def wrong(board: Board, *given: Any) -> Any:
@@ -120,7 +120,7 @@ def test_a_promise_that_a_recorded_cause_moved_is_none(monkeypatch: pytest.Monke
 
 
 def test_a_box_that_starts_is_looked_at_where_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside all slots: its own was somewhere else."""
+    """It is looked at beside all slots: its own was somewhere else."""
     snapshot = world(waiting("a1", 100, "p0"), waiting("a2", 100, "p1"))
     expected = Board.expected
 

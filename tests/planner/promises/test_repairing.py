@@ -412,7 +412,7 @@ def test_a_gang_gives_way_to_nobody_so_its_nodes_stay_near_together() -> None:
 
 
 def test_nobody_gives_way_for_what_somebody_asked_for() -> None:
-    """As an extension of the box before it, which is refused where it breaks a promise."""
+    """An extension of the box before it is such a wish, and is refused where it breaks a promise."""
     world = crowded()
     world = replace(world, pools=(pool(3),), running=(*world.running, running("extended", "p0", end=2000)))
 

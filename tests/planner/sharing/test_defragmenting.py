@@ -130,7 +130,7 @@ def test_who_would_only_wait_for_its_own_node_is_not_moved() -> None:
 
 
 def test_no_ceiling_is_passed_by_moved_boxes() -> None:
-    """With its way in and out a moved box ends later than it would have, when another of its project is promised all that this may hold."""
+    """A moved box ends later than it would have by its way in and out, when another of its project is promised all that this may hold."""
     ask, promised = request("b", gpus=8, length=4 * HOUR_S), waiting("d", NOW_S + 10 * HOUR_S, "p2", "p3", gpus=9, length=HOUR_S)
     snapshot = asking(scattered(0, 0, 1, 1, 2, 3, project="y"), replace(promised, project="y"), ask)
     assert back_at(snapshot) == [NOW_S + NOTICE_S]
@@ -362,7 +362,7 @@ def played(snapshot: Snapshot, proposal: Proposal) -> dict[str, int]:
 
 
 def done(snapshot: Snapshot, proposal: Proposal) -> Snapshot:
-    """As an administrator's word makes it: these boxes end early, and the beneficiary has its slot."""
+    """Does what an administrator's word makes: these boxes end early, and the beneficiary has its slot."""
     frees_s = {move.id: move.frees_s for move in proposal.relocations}
     boxes = tuple(replace(box, end_s=frees_s.get(box.id, box.end_s)) for box in snapshot.running)
     queue = (replace(each, slot=proposal.slot, promise_s=proposal.start_s) if each.id == proposal.id else each for each in snapshot.queue)

@@ -101,7 +101,7 @@ def test_what_an_edit_is_offered_is_what_it_gives(seed: int, policy: Policy, mis
 @examples(200)
 @given(SEEDS, OF_ANY, OF_MISHAPS, OF_DEEDS, st.sampled_from(LESS + MORE))
 def test_an_edit_moves_nobody_else(seed: int, policy: Policy, mishaps: set[str], deeds: set[str], change: str) -> None:
-    """Whatever else happens at the same moment does so as without it."""
+    """Everything else that happens at the same moment does so as without it."""
     drawn = worlds_edit(seed, policy, change, mishaps=mishaps, deeds=deeds)
     if drawn is None:
         return
@@ -135,7 +135,7 @@ def test_who_asks_for_less_is_promised_no_later_start(seed: int, policy: Policy,
 @examples(200)
 @given(SEEDS, st.sampled_from(GUARDED), st.sampled_from(LESS + MORE))
 def test_an_edit_is_promised_no_later_a_start_than_a_newcomer_in_its_place(seed: int, policy: Policy, change: str) -> None:
-    """But for one who likes one pool better, and stands there."""
+    """The exception is one that likes one pool better, and stands there."""
     drawn = worlds_edit(seed, policy, change, is_settled=True)
     if drawn is None or edited_in(drawn[1]).handicaps or edited_in(drawn[1]) == drawn[1].edited:
         return
@@ -156,7 +156,7 @@ def row(*asked: Request) -> tuple[tuple[Pool, ...], tuple[Running, ...], tuple[R
 
 @EITHER
 def test_who_needs_fewer_nodes_starts_when_these_are_free(policy: Policy) -> None:
-    """And not as late as he was promised for all of them."""
+    """It does not start as late as it was promised for all of them."""
     old = waiting("a1", 1500, "p0", "p1")
     pools, boxes, queue = row(replace(old, node_count=1))
 
@@ -166,7 +166,7 @@ def test_who_needs_fewer_nodes_starts_when_these_are_free(policy: Policy) -> Non
 
 
 def test_who_asks_for_the_same_keeps_what_he_has() -> None:
-    """Also where there is something better by now: he changed nothing."""
+    """This holds also where there is something better by now: he changed nothing."""
     old = waiting("a1", 1500, "p1")
     pools, boxes, queue = row(replace(old, rank=3))
 

@@ -78,7 +78,7 @@ def frees_s(box: Running) -> int:
 
 
 def may_end(snapshot: Snapshot, own: Request, box: Running) -> bool:
-    """By the written rules: borrowed, or of lower priority and evictable."""
+    """The written rules say: borrowed, or of lower priority and evictable."""
     if not box.is_open or frees_s(box) >= box.end_s:
         return False
     is_borrowed = bool(snapshot.quotas) and box.project == "A"
@@ -114,7 +114,7 @@ def choices(boxes: Boxes) -> Iterator[Boxes]:
 
 
 def least_harm(snapshot: Snapshot, own: Request) -> tuple[tuple[int, int, int], int] | None:
-    """Of all choices by which it starts as soon as by any, or less than the gain later; and until when that is. None: nobody is to end."""
+    """Returns the choices by which it starts as soon as by any, or less than the gain later, and until when. None: nobody is to end."""
     able = tuple(box for box in snapshot.running if may_end(snapshot, own, box))
     before_s = start_s(snapshot, own, ()) - POLICY.eviction_gain_s
     soonest_s = start_s(snapshot, own, able)
@@ -181,7 +181,7 @@ def test_the_nearest_times_of_a_booking_are_those_it_would_get_by_right(snapshot
 
 
 def test_what_is_cheap_elsewhere_does_not_make_a_node_dear() -> None:
-    """On the first node two boxes would lose 6 and 9 GPU-hours, on the second one loses 14, and need not end with it one of 5."""
+    """Two boxes would lose 6 and 9 GPU-hours on the first node, one loses 14 on the second, and need not end with it one of 5."""
     stays = replace(held("n0", "stays", 1, 0), evictable=False)
     boxes = (stays, held("n0", "a", 1, 6), held("n0", "b", 2, 9), held("n1", "c", 3, 14), held("n1", "d", 1, 5))
 
@@ -195,7 +195,7 @@ def test_of_two_choices_that_lose_the_same_work_the_one_with_fewer_boxes_is_made
 
 
 def held(node: str, id_: str, gpus: int, gpu_hours: int) -> Running:
-    """For six hours more; so much work has it done."""
+    """It is held for six hours more; so much work has it done."""
     return Running(id_, id_, "x", 50, "p", (node,), gpus, 6 * HOUR_S, started_s=-gpu_hours * HOUR_S // gpus)
 
 

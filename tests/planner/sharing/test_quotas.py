@@ -266,7 +266,7 @@ def test_a_whole_node_counts_below_a_ceiling_as_what_it_has_before_it_starts_as_
 
 @EITHER
 def test_slots_below_a_ceiling_stand_again_in_any_order(policy: Policy) -> None:
-    """Of the two the one on the larger node is the first to be put back; the other needs no more than its own node has."""
+    """The one on the larger node is the first to be put back; the other needs no more than its own node has."""
     slotted = (waiting("small", 50, "p0"), waiting("large", 40, "p1"))
     snapshot = Snapshot(0, (MIXED,), (running("r", "p0", "p1", end=40, project="y"),), slotted, policy, quotas=(Quota("x", "s", 0, 12),))
 
@@ -275,7 +275,7 @@ def test_slots_below_a_ceiling_stand_again_in_any_order(policy: Policy) -> None:
 
 @EITHER
 def test_whole_nodes_are_let_in_below_a_ceiling_if_the_largest_could_be(policy: Policy) -> None:
-    """As whoever asks is told. Four of twelve are left, as many as the free node has, and it is not asked which is free."""
+    """The one that asks is told so. Four of twelve are left, as many as the free node has, and it is not asked which is free."""
     snapshot = Snapshot(0, (MIXED,), (running("r", "p1", end=70),), (request("b"),), policy, quotas=(Quota("x", "s", 0, 12),))
 
     made = plan(snapshot)
@@ -455,7 +455,7 @@ def test_without_quotas_and_may_evict_nothing_is_ever_ended() -> None:
 
 
 def test_who_waits_hears_whether_it_is_to_run_within_its_guarantee_or_on_what_it_borrows() -> None:
-    """As its offer said: what A holds fills its guarantee by half, so one more box of ten is its own, and the next borrows."""
+    """Its offer said so: what A holds fills its guarantee by half, so one more box of ten is its own, and the next borrows."""
     holds = (held("a1", "A", "p0"), held("b1", "B", "p1"))
     queue = tuple(asked(id, "A", gpus=10) for id in ("a2", "a3"))
     made = placements(plan(Snapshot(0, (NODES,), holds, queue, POLICY, quotas=HALF_EACH)))
@@ -474,7 +474,7 @@ def test_who_starts_when_what_its_project_holds_is_over_borrows_nothing() -> Non
 
 
 def test_who_goes_first_in_its_project_borrows_nothing_though_others_of_it_run() -> None:
-    """By its priority it takes the place of a box of A within A's guarantee: that one borrows from then on."""
+    """Its priority gives it the place of a box of A within A's guarantee: that one borrows from then on."""
     holds = (held("a1", "A", "p0", "p1"),)
     made = plan(Snapshot(0, (NODES,), holds, (asked("a2", "A", count=2, priority=200),), POLICY, quotas=HALF_EACH))
 
@@ -504,7 +504,7 @@ def most_at_once(boxes: Iterable[tuple[str, int]]) -> int:
 
 
 def within_by_the_book(snapshot: Snapshot, project: str) -> dict[str, Rank]:
-    """Of everybody in the project who runs or has a slot: in order, whoever fits beside all before it that can run when it does."""
+    """Returns in order, among all in the project that run or have a slot, each that fits beside all before it that can run when it does."""
     board, _ = board_of(snapshot)
     guaranteed = {quota.owner: quota.guaranteed for quota in snapshot.quotas}
     shares = [
@@ -553,7 +553,7 @@ def test_where_nothing_is_guaranteed_nobody_borrows_and_what_never_starts_does_n
 @examples(200)
 @given(limited())
 def test_whoever_files_what_it_was_offered_borrows_as_the_offer_said(snapshot: Snapshot) -> None:
-    """In one pool; with all of its pools it is in one of them."""
+    """It asks for one pool; with all of its pools it is in one of them."""
     *others, newcomer = snapshot.queue
     newcomer = replace(newcomer, pools=newcomer.pools[:1])
     found = offers(replace(snapshot, queue=tuple(others)), newcomer)

@@ -72,7 +72,7 @@ def test_a_box_of_its_projects_ceiling_gets_a_spare_for_both_count_once() -> Non
 
 @pytest.mark.parametrize(("already_s", "then_s", "harm"), [(0, 100, Harm.LATE), (30, 30, None), (30, 31, Harm.LATE), (30, 20, None)])
 def test_who_is_late_already_is_harmed_by_what_makes_him_later(already_s: int, then_s: int, harm: Harm | None) -> None:
-    """Also within the tolerance, in which nobody's promise moves."""
+    """This holds also within the tolerance, in which nobody's promise moves."""
 
     def world(late_s: int) -> Snapshot:
         box = running("r", "p0", end=2000 + late_s)
@@ -84,7 +84,7 @@ def test_who_is_late_already_is_harmed_by_what_makes_him_later(already_s: int, t
 
 
 def test_nobody_is_evicted_for_a_spare() -> None:
-    """Who is entitled to the free node would take another's as soon as it is gone."""
+    """One that is entitled to the free node would take another's as soon as it is gone."""
     policy = replace(GUARDED, least_run_s=0, notice_s=10, eviction_gain_s=1)
     quotas = (Quota("mine", "shape-p", 8), Quota("theirs", "shape-p", 8))
     boxes = (running("r", "p0", end=90_000, project="mine"), running("s", "p1", end=90_000, project="mine"))

@@ -23,7 +23,7 @@ LEAD_S, GAIN_S = 20, 10
 
 
 def growing(count: int = 2, *, gpus: int = 8, lead: int = LEAD_S, gain: int = GAIN_S, id: str = "s") -> Pool:
-    """Beside pool p: the same cluster and shape."""
+    """It stands beside pool p: the same cluster and shape."""
     nodes = tuple(Node(f"{id}{i}", gpus) for i in range(count))
     return Pool(id, "cluster-p", "shape-p", nodes, Supply(f"supply-{id}", lead, gain, frozenset(node.id for node in nodes)))
 
@@ -232,7 +232,7 @@ def test_no_promise_moves_for_an_order_and_what_gains_too_little_is_never_ordere
 
 
 def test_supplies_of_one_cluster_and_shape_have_one_offer_the_soonest() -> None:
-    """Beside that of the nodes that are there; a supply that could never hold it has none."""
+    """It stands beside that of the nodes that are there; a supply that could never hold it has none."""
     quick, slow, small = growing(lead=30, id="t"), growing(lead=60, id="s"), growing(1, lead=5, id="u")
     world = replace(busy(), pools=(pool(1), slow, quick, small))
     candidate = replace(request("a", count=2, pools=("p", "s", "t", "u")), orders=("s", "t", "u"))

@@ -62,7 +62,7 @@ def raw(sql: str, *params: Any) -> int:
 
 @contextmanager
 def undone() -> Iterator[None]:
-    """For one example of many: nothing of it stays."""
+    """Undoes one example of many: nothing of it stays."""
     with transaction.atomic():
         yield
         transaction.set_rollback(True)

@@ -27,7 +27,7 @@ _SETUP = "import django; django.setup()\n"
 
 @dataclass(slots=True)
 class Tally:
-    """What one process did: outcomes by name, and how long each try took. Anything unexpected ends the test."""
+    """It counts what one process did: outcomes by name, and how long each try took. Anything unexpected ends the test."""
 
     outcomes: dict[str, int] = field(default_factory=dict)
     took_s: list[float] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Race:
-    """What a worker is given: where to count, and where to meet the others."""
+    """A worker is given it: where to count, and where to meet the others."""
 
     number: int
     tally: Tally
@@ -142,7 +142,7 @@ def script(source: str, *, env: dict[str, str] | None = None) -> subprocess.Pope
 
 
 def run_script(source: str, *, env: dict[str, str] | None = None) -> str:
-    """What it printed; an AssertionError with its error output when it failed."""
+    """Returns what it printed, or raises an AssertionError with its error output when it failed."""
     child = script(source, env=env)
     out, error = child.communicate(timeout=SCRIPT_S)
     assert child.returncode == 0, error

@@ -116,7 +116,7 @@ def create_with_one_key(race: Race, rounds: int, same_name: bool) -> None:
 
 
 def join_with(race: Race, tokens: Sequence[Sequence[str]], installs: Sequence[str], uid: str) -> None:
-    """In each round each process joins with its own of the round's tokens."""
+    """Each process joins in each round with its own of the round's tokens."""
     for number, given in enumerate(tokens):
         message = RegisterRequest(
             join_token=given[race.number % len(given)],

@@ -110,7 +110,7 @@ def stopped_after(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, other:
 
 
 def two_held(cluster: Cluster) -> list[Reservation]:
-    """On two nodes, for two slices; in the order in which an agent's word about both is taken."""
+    """They stand on two nodes, for two slices, in the order in which an agent's word about both is taken."""
     return [hold(make_gpr(make_slice(cluster)), node)[0] for node in nodes_of(cluster)]
 
 
@@ -252,7 +252,7 @@ def test_a_plan_in_the_making_and_a_cancellation(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_plan_in_the_making_and_an_order_that_is_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever comes to stand on the node in that moment is refused as well."""
+    """A request that comes to stand on the node in that moment is refused as well."""
     cluster, user = make_cluster(nodes=1), make_user(is_admin=True)
     gpr_submit(actor=user, spec=spec(make_slice(cluster)), now=NOW)
     tick(now=NOW)
@@ -274,7 +274,7 @@ def test_a_plan_in_the_making_and_an_order_that_is_canceled(monkeypatch: pytest.
 
 
 def test_sessions_of_an_agent_are_one_after_another() -> None:
-    """What one message has read of the session, no other has changed."""
+    """No other message has changed what one has read of the session."""
     cluster = make_cluster(nodes=1)
     (row,) = hold(make_gpr(make_slice(cluster)), *nodes_of(cluster))
     message = EventsRequest(session_epoch=0, events=(step(row, 1),))

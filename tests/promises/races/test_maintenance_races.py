@@ -77,7 +77,7 @@ def announced(admin: Caller, cluster: Cluster, place: str) -> set[str]:
 
 
 def reaching_in() -> set[str]:
-    """By the books, written down apart from the selector: what holds the place beyond the beginning of its closure."""
+    """Returns by the books, apart from the selector, what holds the place beyond the beginning of its closure."""
     window = MaintenanceWindow.objects.get(canceled_at=None)
     held = Reservation.objects.filter(state=ReservationState.HELD, cluster=window.cluster, ends_at__gt=window.starts_at)
     return set(held.values_list("gpr__name", flat=True))
@@ -184,7 +184,7 @@ def clear(gpr: Gpr, people: People) -> None:
 
 
 def beside_a_tick(announce: Callable[[], set[str]], *, after_s: float) -> set[str]:
-    """What the announcement tells that begins so much later than the tick."""
+    """Returns what the announcement tells that begins so much later than the tick."""
     barrier = Barrier(2)
 
     def one(work: Callable[[], Any], after_s: float = 0.0) -> Any:

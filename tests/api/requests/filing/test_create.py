@@ -331,7 +331,7 @@ def test_nodes_that_must_be_of_one_rack_are_and_what_no_rack_holds_is_refused_at
 
 
 def test_no_more_requests_of_a_workspace_wait_than_its_policy_says(owner: Caller, admin: Caller, world: World, ask: dict[str, Any]) -> None:
-    """Those that wait for approval count, those that run do not, nor those of other workspaces."""
+    """Requests that wait for approval count; those that run and those of other workspaces do not."""
     changed = admin.patch(f"slices/{world.slice.name}/", {"queued_max": 2})
     assert (changed.status_code, changed.json()["queued_max"]) == (200, 2)
     factories.active(world.slice, world.people.owner)

@@ -137,7 +137,7 @@ def _gets_what_it_was_told(owner: Caller, ask: dict[str, Any], told: dict[str, A
 
 
 def test_the_most_nodes_that_start_at_once_are_an_alternative(owner: Caller, world: World, ask: dict[str, Any]) -> None:
-    """Not merely half of them."""
+    """Half of them is not the only alternative."""
     factories.add_nodes(world.cluster, 6)
     factories.active(world.foreign_slice, world.people.outsider, nodes=3, duration_s=7200)
 

@@ -98,7 +98,7 @@ def test_who_files_from_a_template_of_a_cluster_that_has_left_the_workspace_is_t
 
 @pytest.mark.parametrize("name", ["two words", "", "-x", "x" * 64, "5e6f7081-92a3-4b4c-9d5e-6f708192a3b4", "a/b"])
 def test_whoever_makes_or_changes_a_template_a_name_that_does_not_fit_into_a_path_is_refused(name: str, world: World) -> None:
-    """By the service itself: the API, the pages and whatever comes later."""
+    """The service itself refuses it, for the API, the pages and whatever comes later."""
     owner, now = world.people.owner, db_now()
     made = template_create(slice_=world.slice, change={"name": "fine"}, actor=owner, now=now)
 
@@ -252,7 +252,7 @@ def test_a_template_that_has_become_impossible_can_be_switched_off(owner: Caller
 def test_what_is_filed_for_pods_that_wait_names_a_shape_and_says_for_how_long(
     asked: dict[str, Any], missing: list[str], owner: Caller, world: World
 ) -> None:
-    """As the kind of object that the agent files by asks for: it would be refused there each time."""
+    """The kind of object that the agent files by asks for both: it would refuse the request each time."""
     assert faults(owner.post("templates/", {"name": "pods", "slice": "vision", "auto": True, **asked})) == missing
     owner.post("templates/", {"name": "pods", "slice": "vision", **asked})
     assert faults(owner.patch("templates/pods/", {"auto": True})) == missing

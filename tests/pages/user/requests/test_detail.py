@@ -485,7 +485,7 @@ def test_of_a_part_of_a_node_no_gpu_is_said_to_be_a_certain_piece_of_hardware() 
 
 
 def told(world: World, gpr: Gpr) -> tuple[dict[str, Any], str, str]:
-    """By the API, on the list of its workspace and on its own page."""
+    """Returns what the API, the list of its workspace and its own page tell."""
     owner = world.client("owner")
     row: dict[str, Any] = Caller(factories.token(world.people.owner)).get(f"gprs/{gpr.pk}/").json()
     return row, text(owner.get(f"/workspaces/{gpr.slice.name}/")), text(owner.get(f"/gprs/{gpr.pk}/"))

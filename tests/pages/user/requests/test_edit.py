@@ -29,7 +29,7 @@ def built_waits(built_world: World) -> Gpr:
 
 @pytest.fixture
 def waits(built_waits: Gpr, db: None) -> Gpr:
-    """Behind one that holds both nodes."""
+    """It waits behind one that holds both nodes."""
     return deepcopy(built_waits)
 
 
@@ -145,7 +145,7 @@ def test_a_form_that_did_not_come_back_whole_says_so_and_what_to_do(version: str
 
 
 def test_the_code_beside_an_edit_is_the_change_that_the_form_makes(world: World, owner: Client) -> None:
-    """Also for what an edit takes away."""
+    """This holds also for what an edit takes away."""
     waits = factories.gpr(world.slice, world.people.owner, name="waits", nodes=2, clusters=(world.cluster,), node_type="hgx")
     typed = form(name="waits", nodes="1", duration="2 h", version=str(waits.version))
 

@@ -1,4 +1,4 @@
-"""On the page of a request: the pods of its workspace that wait for it, and the Jobs that fail before it is expected to start."""
+"""The page of a request shows the pods of its workspace that wait for it, and the Jobs that fail before it is expected to start."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def built_world(module_db: None) -> World:
 
 @pytest.fixture
 def waits(world: World) -> Gpr:
-    """Behind one of ten hours."""
+    """It waits behind one of ten hours."""
     factories.active(world.foreign, world.people.outsider, name="theirs", nodes=2, duration_s=36_000)
     return factories.gpr(world.slice, world.people.owner, name="waits", nodes=2)
 
