@@ -7,6 +7,9 @@ import socket
 import threading
 import time
 from argparse import ArgumentParser
+from datetime import datetime
+from importlib import import_module
+from multiprocessing import get_context
 from typing import Any, Final
 
 from django.conf import settings
@@ -57,7 +60,7 @@ class Command(BaseCommand):
         start.demo_json().unlink(missing_ok=True)  # an earlier run's
         if not is_bare and not Project.objects.exists():
             self.stdout.write("A company plays two weeks of work …")
-            company_make(now=started_at)
+            _play(now=started_at)
         is_company = not is_bare and company_is_there()
         if not is_bare and not is_company:
             self.stdout.write("No company works in what an earlier run left behind; make demo FRESH=1 makes one.")
@@ -98,6 +101,18 @@ def _migrate() -> None:
     if MIGRATED.exists() and not path.exists() and settings.DATABASES["default"]["NAME"] == str(path):
         shutil.copyfile(MIGRATED, path)
     call_command("migrate", verbosity=0)
+
+
+def _play(*, now: datetime) -> None:
+    """Plays in a process of its own, whose memory goes with it. Meanwhile this one loads what serves pages."""
+    connections.close_all()
+    player = get_context("fork").Process(target=company_make, kwargs={"now": now}, daemon=True)
+    player.start()
+    for name in ("egs.asgi", settings.ROOT_URLCONF):
+        import_module(name)
+    player.join()
+    if player.exitcode:
+        raise CommandError("The company could not be made: the error is above. make demo FRESH=1 begins anew.")
 
 
 def _go_on(works: dict[str, str]) -> None:
