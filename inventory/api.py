@@ -488,6 +488,6 @@ class ScheduleViewSet(ApiViewSet[Any]):
 
     @extend_schema(responses=ScheduleSerializer(many=True))
     def list(self, request: Request) -> Response:
-        rows = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
+        rows: list[Any] = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
         gpus = gpus_by_reservation([row.pk for row in rows if row.is_own])
         return self.get_paginated_response(ScheduleSerializer(rows, many=True, context={"gpus": gpus}).data)
