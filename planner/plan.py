@@ -182,7 +182,7 @@ class Flaw(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class PlanFault:
     id: str
     flaw: Flaw
 
@@ -197,7 +197,7 @@ class Plan:
     forecasts: tuple[Forecast, ...] = ()  # for new or edited requests that wait; without bounds yet
     evictions: tuple[PlannedEviction, ...] = ()
     others: tuple[BarePlacement, ...] = ()  # requests without an explanation that are not as stored; all, if nodes can be ordered
-    faults: tuple[Fault, ...] = ()  # empty unless the planner is wrong
+    faults: tuple[PlanFault, ...] = ()  # empty unless the planner is wrong
     basis: Basis | None = field(default=None, compare=False, repr=False)  # None: the next plan explains all
 
     @property

@@ -89,5 +89,5 @@ def _shown(channel: Channel | None, offered: Sequence[NoticeKind]) -> dict[str, 
     return {name: getattr(channel, name) for name in ("name", "target", "notice_kinds", "digest", "is_on")}
 
 
-class CodeForm(ServiceForm):
+class AddressCodeForm(ServiceForm):
     code = PlainTextField(label="Code", max_length=20, help_text="It was sent to the address.")

@@ -72,7 +72,7 @@ class InviteForm(MemberRoleForm):
     field_order = ("user", "role")
 
 
-class CodeForm(ServiceForm):
+class DeviceCodeForm(ServiceForm):
     code = forms.CharField(
         label="Code",
         max_length=20,

@@ -73,7 +73,7 @@ class PairsField(forms.CharField):
         return found
 
 
-class JobFields(ServiceForm):
+class JobFieldsForm(ServiceForm):
     """Ask which program runs, and how. A subclass sets `slice` before it calls __init__."""
 
     slice: Slice
@@ -184,10 +184,10 @@ class JobFields(ServiceForm):
         }
 
     def _own_fields(self) -> frozenset[str]:
-        return frozenset(JobFields.declared_fields)
+        return frozenset(JobFieldsForm.declared_fields)
 
 
-class JobForm(JobFields, GprForm):
+class JobForm(JobFieldsForm, GprForm):
     """A job with a request of its own."""
 
     ROUTE: ClassVar = JOBS_ROUTE
@@ -200,7 +200,7 @@ class JobForm(JobFields, GprForm):
     TEMPLATE: ClassVar = "user/create/job.html"
     CODE_TEMPLATE: ClassVar = "user/create/job_code.html"
     VERB: ClassVar = "Run on"
-    FOLDS: ClassVar = {**GprForm.FOLDS, **JobFields.OWN_FOLDS}
+    FOLDS: ClassVar = {**GprForm.FOLDS, **JobFieldsForm.OWN_FOLDS}
 
     @staticmethod
     def begun_by(template: GprTemplate) -> dict[str, Any]:
@@ -225,7 +225,7 @@ class JobForm(JobFields, GprForm):
         return job_create(actor=self.user, spec=self.spec(), what=self.what(), now=now).pk
 
 
-class BoxJobForm(JobFields):
+class BoxJobForm(JobFieldsForm):
     """A job in the box of a request that is there."""
 
     API_PATH: ClassVar = "/api/v1/jobs/in-box/"

@@ -28,7 +28,7 @@ from gpr.usage.services import day_of, price_set
 from inventory.models import Cluster
 from inventory.services.maintenance import window_announce, window_draft
 from slices.models import Role, Slice
-from worker_agent.telemetry.simulated import Kind
+from worker_agent.telemetry.simulated import WorkKind
 
 SEED: Final = 20
 DAYS: Final = 14
@@ -48,7 +48,7 @@ WAITS: Final = (GprState.QUEUED, GprState.PENDING_APPROVAL)
 @dataclass(frozen=True, slots=True)
 class Habit:
     owner: str
-    work: Kind
+    work: WorkKind
     shape: str
     nodes: tuple[int, ...]
     hours: tuple[int, ...]
@@ -56,12 +56,12 @@ class Habit:
 
 
 HABITS: Final[Mapping[str, Habit]] = {
-    "vision": Habit("ada", Kind.TRAINING, "H100-80GB", (1, 2, 2, 3), (14, 22, 40), ("resnet-sweep", "detector", "video-encoder")),
-    "speech": Habit("ben", Kind.FINE_TUNING, "H100-80GB", (1, 2, 3), (18, 30, 44), ("whisper-large", "diarization", "tts-voices")),
-    "language": Habit("cleo", Kind.TRAINING, "A100-80GB", (2, 2, 4), (20, 36, 60), ("llm-pretrain", "sft-round", "reward-model")),
-    "agents": Habit("dan", Kind.INFERENCE, "A100-80GB", (1, 2), (16, 24, 30), ("tool-use-eval", "browser-agent", "serving-test")),
-    "robotics": Habit("eva", Kind.TRAINING, "A100-80GB", (1, 2, 3), (24, 36, 50), ("drive-sim", "gait-policy", "grasping")),
-    "search": Habit("finn", Kind.FORGOTTEN, "L40S-48GB", (1, 1, 2), (12, 24, 48), ("notebook", "index-rebuild", "reranker")),
+    "vision": Habit("ada", WorkKind.TRAINING, "H100-80GB", (1, 2, 2, 3), (14, 22, 40), ("resnet-sweep", "detector", "video-encoder")),
+    "speech": Habit("ben", WorkKind.FINE_TUNING, "H100-80GB", (1, 2, 3), (18, 30, 44), ("whisper-large", "diarization", "tts-voices")),
+    "language": Habit("cleo", WorkKind.TRAINING, "A100-80GB", (2, 2, 4), (20, 36, 60), ("llm-pretrain", "sft-round", "reward-model")),
+    "agents": Habit("dan", WorkKind.INFERENCE, "A100-80GB", (1, 2), (16, 24, 30), ("tool-use-eval", "browser-agent", "serving-test")),
+    "robotics": Habit("eva", WorkKind.TRAINING, "A100-80GB", (1, 2, 3), (24, 36, 50), ("drive-sim", "gait-policy", "grasping")),
+    "search": Habit("finn", WorkKind.FORGOTTEN, "L40S-48GB", (1, 1, 2), (12, 24, 48), ("notebook", "index-rebuild", "reranker")),
 }
 
 

@@ -10,7 +10,7 @@ import structlog
 
 from gpr.allocation.rows import GprRow
 from journal.guard import fault_report
-from planner.plan import Fault, Flaw
+from planner.plan import Flaw, PlanFault
 
 log = structlog.get_logger(__name__)
 
@@ -23,7 +23,7 @@ FLAW_WORDS: Final = {
 }
 
 
-def plan_faults_record(faults: Iterable[Fault], requests: Mapping[str, GprRow], *, now: datetime) -> None:
+def plan_faults_record(faults: Iterable[PlanFault], requests: Mapping[str, GprRow], *, now: datetime) -> None:
     """Call it inside the transaction that stores the plan."""
     for fault in faults:
         text, gpr_id = f"The planner is at fault: this request {FLAW_WORDS[fault.flaw]}. Please report it.", requests[fault.id].pk

@@ -13,7 +13,7 @@ from inventory.models import Reservation
 from protocol.assignments import Desired
 
 
-class Hold(NamedTuple):
+class HeldSpan(NamedTuple):
     """GPUs of one shape that one reservation holds from its start to its release; if it is not released yet, to its booked end."""
 
     gpr_id: UUID
@@ -26,7 +26,7 @@ class Hold(NamedTuple):
     ends_at: datetime
 
 
-def holds_load(within: Q, *, now: datetime) -> Iterator[Hold]:
+def holds_load(within: Q, *, now: datetime) -> Iterator[HeldSpan]:
     """Holds of the reservations that `within` selects. Runs one query."""
     # A spare counts once the node that it replaces is gone.
     rows = Reservation.objects.filter(within).exclude(replaces__isnull=False, replaces__released_at=None).order_by()
@@ -35,7 +35,7 @@ def holds_load(within: Q, *, now: datetime) -> Iterator[Hold]:
     found: Iterable[Any] = rows.values_list(*owner, *times, Count("gpus"))
     for gpr, slice_, project, cluster, shape, starts_at, replaced_at, ends_at, released_at, desired, gpu_count in found:
         held_until_at = released_at or (max(ends_at, now) if desired == Desired.PRESENT else now)
-        yield Hold(gpr, slice_, project, cluster, shape, gpu_count, max(starts_at, replaced_at or starts_at), held_until_at)
+        yield HeldSpan(gpr, slice_, project, cluster, shape, gpu_count, max(starts_at, replaced_at or starts_at), held_until_at)
 
 
 def held_since(since_at: datetime) -> Q:

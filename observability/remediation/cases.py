@@ -22,7 +22,7 @@ from journal.guard import set_aside_on_error
 from journal.models import Severity
 from journal.services import event_record
 from observability.remediation.counts import counts_keep
-from observability.remediation.faults import ACTION_NAMES, CHECK_ACTIONS, DEFAULT_ACTION, REPAIRS, XID_ACTIONS, Action, Fault, stronger
+from observability.remediation.faults import ACTION_NAMES, CHECK_ACTIONS, DEFAULT_ACTION, REPAIRS, XID_ACTIONS, Action, GpuFault, stronger
 from observability.remediation.models import CLOSED, WHY_MAX_CHARS, CaseState, Mode, RemediationCase
 from observability.remediation.policies import policies_by_cluster
 from protocol.agents.events import Outcome
@@ -82,7 +82,7 @@ def case_open(*, node: Node, evidence: Sequence[Mapping[str, Any]], now: datetim
 
 
 @transaction.atomic
-def fault_add(*, node: Node, evidence: Sequence[Mapping[str, Any]], faults: Sequence[Fault], now: datetime) -> None:
+def fault_add(*, node: Node, evidence: Sequence[Mapping[str, Any]], faults: Sequence[GpuFault], now: datetime) -> None:
     """Adds faults to the node's case, which is opened if there is none. A worse fault asks for a stronger action."""
     case = _locked_or_none(node=node)
     if case is None:

@@ -72,7 +72,7 @@ Counts = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class GpuFault:
     metric: str
     value: int
     before: int
@@ -86,16 +86,16 @@ class Fault:
 
 def faults_of(
     now: Counts, last: Counts | None, base_of: Mapping[int, Counts], *, ignored_xids: Collection[int] = (), limits: Mapping[str, int]
-) -> Iterator[Fault]:
+) -> Iterator[GpuFault]:
     """`last` is what was known before (None: nothing), `base_of` the counts that many seconds ago."""
     before, counts_before = (last["xid"], last["xid_counts"]) if last else (0, "")
     came = new_xids(now["xid"], counts_from(now["xid_counts"]), before, counts_from(counts_before))
     actions = list(Action)
     for xid in sorted(came.keys() & XID_ACTIONS.keys() - set(ignored_xids), key=lambda xid: (-actions.index(XID_ACTIONS[xid]), xid)):
-        yield Fault("xid", xid, before, f"reported Xid {xid} ({XIDS[xid].text})", XID_ACTIONS[xid])
+        yield GpuFault("xid", xid, before, f"reported Xid {xid} ({XIDS[xid].text})", XID_ACTIONS[xid])
     failed, failed_before = now["rows_failed"], last["rows_failed"] if last else 0
     if failed > failed_before:
-        yield Fault("rows_failed", failed, failed_before, "has memory rows that could not be remapped", Action.RESET_GPUS)
+        yield GpuFault("rows_failed", failed, failed_before, "has memory rows that could not be remapped", Action.RESET_GPUS)
     for trend in TRENDS:
         most, base = limits.get(trend.metric, trend.most), base_of.get(trend.within_s)
         if base is None or most <= 0 or last is None or now[trend.metric] <= last[trend.metric]:
@@ -105,7 +105,7 @@ def faults_of(
         grown = now[trend.metric] - since
         if grown >= most:
             within = "a day" if trend.within_s == DAY_S else "an hour"
-            yield Fault(trend.metric, now[trend.metric], since, f"counted {grown:,} {trend.what} within {within}", trend.action)
+            yield GpuFault(trend.metric, now[trend.metric], since, f"counted {grown:,} {trend.what} within {within}", trend.action)
 
 
 # The action after a check has failed for good, by its step; others: DEFAULT_ACTION.

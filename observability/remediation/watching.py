@@ -20,7 +20,7 @@ from journal.guard import set_aside_on_error
 from observability.models import FaultCount, LatestReading, RemediationPolicy
 from observability.remediation.cases import fault_add
 from observability.remediation.counts import counts_of, counts_store, known_counts
-from observability.remediation.faults import COUNTS, DAY_S, TRENDS, Counts, Fault, faults_of
+from observability.remediation.faults import COUNTS, DAY_S, TRENDS, Counts, GpuFault, faults_of
 from observability.remediation.models import RemediationCase
 from observability.remediation.policies import policies_by_cluster
 
@@ -34,7 +34,7 @@ AT_ONCE: Final = ("xid", "xid_counts", "rows_failed", "ecc_uncorrected")
 class Found:
     gpu: Gpu
     at: datetime
-    faults: list[Fault]
+    faults: list[GpuFault]
 
 
 def faults_review(*, now: datetime) -> None:
@@ -118,7 +118,7 @@ def _set_aside(node: Node, several: Sequence[Found], now: datetime) -> None:
     fault_add(node=node, evidence=evidence, faults=[fault for found in several for fault in found.faults], now=now)
 
 
-def _evidence(found: Found, fault: Fault) -> dict[str, Any]:
+def _evidence(found: Found, fault: GpuFault) -> dict[str, Any]:
     gpu = found.gpu
     told = {name: value for name, value in asdict(fault).items() if name != "action"}
     return {"at": utc_text(found.at), "gpu": gpu.index, "uuid": gpu.hardware_uuid or gpu.uuid, **told, "action": str(fault.action)}

@@ -1,6 +1,6 @@
 """Verify a finished plan independently of the passes that made it.
 
-A violation is a planner bug: it is stored as a Fault, and a simulation stops. The check trusts that the capacity profile matches the board;
+A violation is a planner bug: it is stored, and a simulation stops. The check trusts that the capacity profile matches the board;
 only the oracle in the tests recomputes that.
 """
 
@@ -17,7 +17,7 @@ from planner.board.waiting import Waiting
 from planner.capacity.placement import Capacity, copy_capacity, in_one_domain, pool_index
 from planner.capacity.profile import FOREVER_S, NEVER_S, NONE, Ints, least_free
 from planner.kernels import compiled
-from planner.plan import BarePlacement, Fault, Flaw, Placement
+from planner.plan import BarePlacement, Flaw, Placement, PlanFault
 from planner.snapshot import Slot
 
 # Codes returned by the compiled functions; 0 means no flaw.
@@ -40,14 +40,14 @@ class InvalidPlanError(AssertionError):
 
 def faults_of(
     board: Board, placements: Sequence[Placement], others: Sequence[BarePlacement], among: Iterable[Waiting] | None = None
-) -> tuple[Fault, ...]:
+) -> tuple[PlanFault, ...]:
     """List the violations, at most one per request. A late start is none if a recorded cause moved the promise. `among`: None: all."""
     starting = {placement.id: slot for placement in placements if placement.starts_now and (slot := placement.slot) is not None}
     all_placements: tuple[Placement | BarePlacement, ...] = (*placements, *others)
     moved = {stand.id for stand in all_placements if stand.moved is not None and board.queue[stand.id].displaced is not None}
     late_s = board.policy.promise_tolerance_s
     flawed = _flawed(board, lambda waiting: NEVER_S if (s := waiting.request.promise_s) is None else s + late_s, starting, among)
-    return tuple(Fault(id_, flaw) for id_, flaw in flawed if flaw != Flaw.LATE or id_ not in moved)
+    return tuple(PlanFault(id_, flaw) for id_, flaw in flawed if flaw != Flaw.LATE or id_ not in moved)
 
 
 def raise_on_faults(board: Board, started: Iterable[Started]) -> None:

@@ -52,7 +52,7 @@ class CoursePoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CourseMark:
     at: datetime
     text: str
     kind: str  # entry, exit, fault, check, failed or alert
@@ -64,7 +64,7 @@ class GpuCourse:
     facts: tuple[Fact, ...]
     tabs: tuple[Tab, ...]
     points: tuple[CoursePoint, ...]
-    marks: tuple[Mark, ...]
+    marks: tuple[CourseMark, ...]
     step: str
     longest_s: int
     limit_c: int
@@ -163,34 +163,34 @@ def _mean(values: list[int]) -> float:
 # -- marks -------------------------------------------------------------------------------------------------------------
 
 
-def marks_of(courses: Mapping[str, Course]) -> list[Mark]:
+def marks_of(courses: Mapping[str, Course]) -> list[CourseMark]:
     """The newest MARKS_MAX, in order. Courses by names of GPUs; a name of "" is not said."""
     checks = _check_marks(courses.values())
     made = {mark for name, course in courses.items() for mark in _own_marks(name, course)} | set(checks)
     return sorted(made, key=lambda mark: (mark.at, mark.text))[-MARKS_MAX:]
 
 
-def _own_marks(name: str, course: Course) -> Iterator[Mark]:
+def _own_marks(name: str, course: Course) -> Iterator[CourseMark]:
     for span in course.spans:
         if span.since_at >= course.since_at:
-            yield Mark(span.since_at, f"{span.gpr} of {span.slice} took {'it' if not name else 'its GPUs'}", "entry")
+            yield CourseMark(span.since_at, f"{span.gpr} of {span.slice} took {'it' if not name else 'its GPUs'}", "entry")
         if span.until_at:
-            yield Mark(span.until_at, f"{span.gpr} of {span.slice} gave {'it' if not name else 'its GPUs'} back", "exit")
+            yield CourseMark(span.until_at, f"{span.gpr} of {span.slice} gave {'it' if not name else 'its GPUs'} back", "exit")
     for point in course.points:
         if point["new_faults"]:
             text = words.plural(point["new_faults"], "new fault") + ", by its counters or an Xid"
-            yield Mark(point["at"], f"{name}: {text}" if name else text, "fault")
+            yield CourseMark(point["at"], f"{name}: {text}" if name else text, "fault")
 
 
-def _alert_marks(actor: User, gpu: Gpu, course: Course) -> Iterator[Mark]:
+def _alert_marks(actor: User, gpu: Gpu, course: Course) -> Iterator[CourseMark]:
     for one in alerts_of_gpu(actor, gpu.pk, since=course.since_at, until=course.until_at)[:MARKS_MAX]:
         if one.since_at >= course.since_at:
-            yield Mark(one.since_at, f"Alert: {one.rule.name}", "alert")
+            yield CourseMark(one.since_at, f"Alert: {one.rule.name}", "alert")
         if one.over_at is not None:
-            yield Mark(one.over_at, f"Over: {one.rule.name}", "check")
+            yield CourseMark(one.over_at, f"Over: {one.rule.name}", "check")
 
 
-def _check_marks(courses: Iterable[Course]) -> list[Mark]:
+def _check_marks(courses: Iterable[Course]) -> list[CourseMark]:
     """Marks the moment in which each box passed its checks, and each failed check."""
     boxes: dict[UUID, BoxSpan] = {span.reservation_id: span for course in courses for span in course.spans}
     since_at = min((course.since_at for course in courses), default=None)
@@ -201,8 +201,8 @@ def _check_marks(courses: Iterable[Course]) -> list[Mark]:
     passed = {boxes[box].gpr: at for box, step, outcome, at in told if outcome == Outcome.OK and step in ENTRY_STEPS}
     failed = {(boxes[box].gpr, step, at) for box, step, outcome, at in told if outcome == Outcome.FAILED}
     return [
-        *(Mark(at, f"{gpr} passed its checks", "check") for gpr, at in passed.items()),
-        *(Mark(at, f"{gpr} failed the check {step}", "failed") for gpr, step, at in failed),
+        *(CourseMark(at, f"{gpr} passed its checks", "check") for gpr, at in passed.items()),
+        *(CourseMark(at, f"{gpr} failed the check {step}", "failed") for gpr, step, at in failed),
     ]
 
 
@@ -253,7 +253,7 @@ class GpuComparison:
     ranges: tuple[Tab, ...]
     measure: Measure
     rows: tuple[ComparedRow, ...]
-    marks: tuple[Mark, ...]
+    marks: tuple[CourseMark, ...]
     step: str
     longest_s: int
     limit_c: int | None

@@ -26,7 +26,7 @@ from portal_shared.forms.questions import Question
 from portal_shared.forms.service_form import ServiceForm
 from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell, WorkspaceMark
-from portal_user.channel_forms import ChannelForm, CodeForm, NoticeSettingsForm
+from portal_user.channel_forms import AddressCodeForm, ChannelForm, NoticeSettingsForm
 from portal_user.pages.requests.listing import may_create
 from slices.models import Slice
 
@@ -271,7 +271,7 @@ def code_question(request: PageRequest, channel: Channel, data: QueryDict | None
         verb="Confirm address",
         url=reverse("channel-confirm", args=[channel.pk]),
         back_url=reverse("channel", args=[channel.pk]),
-        form=CodeForm(data),
+        form=AddressCodeForm(data),
         shell=_shell(request, channel.slice),
         keep="Not now",
         is_plain=True,

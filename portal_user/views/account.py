@@ -25,7 +25,7 @@ from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.forms.questions import UNPROCESSABLE, Question, QuestionLink, ask, decide, refused, sent
 from portal_shared.shell import Shell
 from portal_shared.toasts import done
-from portal_user.forms import CodeForm, TokenForm
+from portal_user.forms import DeviceCodeForm, TokenForm
 from portal_user.pages.account import AccountPage, asked_by, became_of
 
 TOPICS = ("account",)
@@ -65,7 +65,7 @@ def token_new(request: PageRequest) -> HttpResponse:
 def connect(request: PageRequest) -> HttpResponse:
     """Takes the code of a terminal, typed or from the link that the terminal shows."""
     given = sent(request) or (request.GET if "code" in request.GET else None)
-    form = CodeForm(given)
+    form = DeviceCodeForm(given)
     question = _question(request, form, "Connect a terminal", CODE, "Go on", reverse("connect"), keep="Not now", is_plain=True)
     if not form.is_bound:
         return ask(request, question)

@@ -34,7 +34,7 @@ class SimulatedWork:
     pcie: float = 0.0
 
 
-class Kind(StrEnum):
+class WorkKind(StrEnum):
     TRAINING = "training"
     FINE_TUNING = "fine-tuning"
     INFERENCE = "inference"
@@ -42,13 +42,13 @@ class Kind(StrEnum):
 
 
 IDLE: Final = SimulatedWork(0.0, memory=0.01)
-CHANCES: Final = ((0.45, Kind.TRAINING), (0.65, Kind.FINE_TUNING), (0.85, Kind.INFERENCE), (1.0, Kind.FORGOTTEN))
+CHANCES: Final = ((0.45, WorkKind.TRAINING), (0.65, WorkKind.FINE_TUNING), (0.85, WorkKind.INFERENCE), (1.0, WorkKind.FORGOTTEN))
 CHECK: Final = SimulatedWork(0.6, 0.3, 0.5, 0.1, nvlink=0.6)
 
 
 class SimulatedTelemetry:
     def __init__(self, *, seed: str, works: Mapping[str, str] | None = None, xids: Callable[[], Mapping[str, int]] = dict) -> None:
-        """`works`: the Kind of work by workspace, as records name it. The boxes of others get one by chance. `xids`: by GPU."""
+        """`works`: the kind of work by workspace, as records name it. The boxes of others get one by chance. `xids`: by GPU."""
         self._seed, self._works, self._xids = seed, works or {}, xids
 
     def read(self, nodes: Mapping[str, NodeState], now: Callable[[], float]) -> Iterator[GpuReading]:
@@ -97,19 +97,19 @@ class SimulatedTelemetry:
         if record.phase is GpuPhase.CLAIMED:
             return CHECK
         match self.kind_of(record):
-            case Kind.TRAINING:
+            case WorkKind.TRAINING:
                 return _training(since_s)
-            case Kind.FINE_TUNING:
+            case WorkKind.FINE_TUNING:
                 return _fine_tuning(since_s)
-            case Kind.INFERENCE:
+            case WorkKind.INFERENCE:
                 return _inference(at_s, since_s)
             case _:
                 return _forgotten(since_s)
 
-    def kind_of(self, record: GpuRecord) -> Kind:
+    def kind_of(self, record: GpuRecord) -> WorkKind:
         luck = self.luck(record.slice, record.gpr_id)
         chosen = self._works.get(record.slice)
-        return Kind(chosen) if chosen else next(kind for below, kind in CHANCES if luck < below)
+        return WorkKind(chosen) if chosen else next(kind for below, kind in CHANCES if luck < below)
 
     def luck(self, *of: object) -> float:
         """Returns a number from 0 to 1, the same each time."""

@@ -14,19 +14,19 @@ from protocol.cluster_names import GPU
 from protocol.pods import Hold, PodOwner, PodSeen
 from protocol.tenancy.workspaces import Workspace
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
-from worker_agent.telemetry.simulated import Kind, SimulatedTelemetry
+from worker_agent.telemetry.simulated import SimulatedTelemetry, WorkKind
 
 MODELS: Final = {
-    Kind.TRAINING: ("llama-3.1-70b", "qwen3-32b", "mixtral-8x22b"),
-    Kind.FINE_TUNING: ("llama-3.1-8b", "whisper-large-v3", "gemma-3-12b"),
-    Kind.INFERENCE: ("qwen3-32b", "llama-3.1-8b", "bge-m3"),
-    Kind.FORGOTTEN: ("",),
+    WorkKind.TRAINING: ("llama-3.1-70b", "qwen3-32b", "mixtral-8x22b"),
+    WorkKind.FINE_TUNING: ("llama-3.1-8b", "whisper-large-v3", "gemma-3-12b"),
+    WorkKind.INFERENCE: ("qwen3-32b", "llama-3.1-8b", "bge-m3"),
+    WorkKind.FORGOTTEN: ("",),
 }
 IMAGES: Final = {
-    Kind.TRAINING: "nvcr.io/nvidia/nemo:26.09",
-    Kind.FINE_TUNING: "registry.example/ml/finetune:2.4",
-    Kind.INFERENCE: "docker.io/vllm/vllm-openai:v0.14.0",
-    Kind.FORGOTTEN: "quay.io/jupyter/pytorch-notebook:cuda12",
+    WorkKind.TRAINING: "nvcr.io/nvidia/nemo:26.09",
+    WorkKind.FINE_TUNING: "registry.example/ml/finetune:2.4",
+    WorkKind.INFERENCE: "docker.io/vllm/vllm-openai:v0.14.0",
+    WorkKind.FORGOTTEN: "quay.io/jupyter/pytorch-notebook:cuda12",
 }
 NOTEBOOK: Final = ("start-notebook.py", "--IdentityProvider.token=(hidden)")
 
@@ -53,10 +53,12 @@ class SimulatedPods:
         record, kind = box.record, self._telemetry.kind_of(box.record)
         models = MODELS[kind]
         model = models[int(self._telemetry.luck(record.gpr_id, "model") * len(models))]
-        name = f"{model.replace('.', '-') or 'notebook'}-{record.gpr_id[:5]}" if kind is not Kind.FORGOTTEN else f"lab-{record.gpr_id[:5]}"
+        name = (
+            f"{model.replace('.', '-') or 'notebook'}-{record.gpr_id[:5]}" if kind is not WorkKind.FORGOTTEN else f"lab-{record.gpr_id[:5]}"
+        )
         owners, ranks = _owners(kind, name, f"{record.gpr_id}.{record.run}"), count()
         for node, gpus in box.gpus.items():
-            for own in [(gpu,) for gpu in gpus] if kind is Kind.INFERENCE else [gpus]:
+            for own in [(gpu,) for gpu in gpus] if kind is WorkKind.INFERENCE else [gpus]:
                 rank = next(ranks)
                 yield self._pod(box, namespace, name, owners, node, own, rank, kind=kind, model=model)
 
@@ -70,7 +72,7 @@ class SimulatedPods:
         gpus: tuple[str, ...],
         rank: int,
         *,
-        kind: Kind,
+        kind: WorkKind,
         model: str,
     ) -> PodSeen:
         record = box.record
@@ -90,9 +92,9 @@ class SimulatedPods:
             requests={"cpu": str(12 * len(gpus)), "memory": f"{120 * len(gpus)}Gi", GPU: str(len(gpus))},
             image=IMAGES[kind],
             arguments=_arguments(kind, model, len(box.gpus), len(gpus)),
-            variables={"WORLD_SIZE": str(sum(map(len, box.gpus.values())))} if kind is Kind.TRAINING else {},
+            variables={"WORLD_SIZE": str(sum(map(len, box.gpus.values())))} if kind is WorkKind.TRAINING else {},
             model=model,
-            role="predictor" if kind is Kind.INFERENCE else "" if kind is Kind.FORGOTTEN else "worker",
+            role="predictor" if kind is WorkKind.INFERENCE else "" if kind is WorkKind.FORGOTTEN else "worker",
             rank=rank,
             created_s=record.active_s,
             started_s=record.active_s if not is_waiting else None,
@@ -113,28 +115,28 @@ def _boxes(nodes: Mapping[str, NodeState]) -> Iterator[_Box]:
         yield _Box(record_of[key], {name: tuple(gpus) for name, gpus in by_node.items()})
 
 
-def _owners(kind: Kind, name: str, of: str) -> tuple[PodOwner, ...]:
+def _owners(kind: WorkKind, name: str, of: str) -> tuple[PodOwner, ...]:
     chain = {
-        Kind.TRAINING: (("batch/v1", "Job", f"{name}-worker"), ("jobset.x-k8s.io/v1alpha2", "JobSet", name)),
-        Kind.FINE_TUNING: (("kubeflow.org/v1", "PyTorchJob", name),),
-        Kind.INFERENCE: (
+        WorkKind.TRAINING: (("batch/v1", "Job", f"{name}-worker"), ("jobset.x-k8s.io/v1alpha2", "JobSet", name)),
+        WorkKind.FINE_TUNING: (("kubeflow.org/v1", "PyTorchJob", name),),
+        WorkKind.INFERENCE: (
             ("apps/v1", "ReplicaSet", f"{name}-predictor-7c9"),
             ("apps/v1", "Deployment", f"{name}-predictor"),
             ("serving.kserve.io/v1beta1", "InferenceService", name),
         ),
-        Kind.FORGOTTEN: (("apps/v1", "StatefulSet", name),),
+        WorkKind.FORGOTTEN: (("apps/v1", "StatefulSet", name),),
     }[kind]
     return tuple(PodOwner(api=api, kind=each, name=named, uid=str(uuid5(NAMESPACE_OID, f"{each}/{of}"))) for api, each, named in chain)
 
 
-def _arguments(kind: Kind, model: str, node_count: int, gpu_count: int) -> tuple[str, ...]:
+def _arguments(kind: WorkKind, model: str, node_count: int, gpu_count: int) -> tuple[str, ...]:
     match kind:
-        case Kind.TRAINING:
+        case WorkKind.TRAINING:
             of_nodes = ("--nnodes", str(node_count), "--nproc-per-node", str(gpu_count))
             return ("torchrun", *of_nodes, "pretrain.py", "--model", model, "--tensor-parallel-size", str(gpu_count))
-        case Kind.FINE_TUNING:
+        case WorkKind.FINE_TUNING:
             return ("accelerate", "launch", "finetune.py", "--model", model, "--lora-rank", "64", "--wandb-api-key", "(hidden)")
-        case Kind.INFERENCE:
+        case WorkKind.INFERENCE:
             return ("--model", model, "--max-model-len", "32768", "--tensor-parallel-size", "1")
         case _:
             return NOTEBOOK

@@ -207,7 +207,7 @@ def _serve(egs: Client, job: Job, *, port: int, in_browser: bool) -> None:
 async def _forward(egs: Client, job: Job, access: NotebookAccess, *, port: int, in_browser: bool) -> None:
     from egs_client.kube.forwarding import HERE, Forwarding
 
-    rights = Rights(egs, job, access.cluster)
+    rights = RenewedKubeconfig(egs, job, access.cluster)
     door = Forwarding(namespace=access.namespace, port=access.port, access=rights.now, find=lambda own: own.running_pod(*there), say=say)
     there = (access.namespace, f"batch.kubernetes.io/job-name={access.service}")
     server = await door.listen(port)
@@ -236,7 +236,7 @@ async def _until_over(egs: Client, job: Job) -> None:
             say(here(sentence_of(job)))
 
 
-class Rights:
+class RenewedKubeconfig:
     """A kubeconfig that is good now, made anew before it ends."""
 
     def __init__(self, egs: Client, job: Job, cluster: str) -> None:

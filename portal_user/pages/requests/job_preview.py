@@ -18,7 +18,7 @@ from gpr.models import Gpr, Job
 from gpr.requests.spec import GprSpec
 from portal_user.as_api import creation_body, job_body
 from portal_user.forms import GprForm
-from portal_user.job_form import BoxJobForm, JobFields, JobForm
+from portal_user.job_form import BoxJobForm, JobFieldsForm, JobForm
 from portal_user.pages.capacity import Stock
 from portal_user.pages.requests.use import gpus_of_nodes
 from protocol.manifests.text import documents_write
@@ -81,7 +81,7 @@ class JobPreview:
         return cls(_command(form, [["egs", "run", "--in", gpr.name]]), _manifest(form, gpr, namespaces, gpus_per_node))
 
 
-def _is_complete(form: JobFields) -> bool:
+def _is_complete(form: JobFieldsForm) -> bool:
     if not form.is_bound or not form.is_valid():
         return False
     try:
@@ -91,13 +91,13 @@ def _is_complete(form: JobFields) -> bool:
     return True
 
 
-def _manifest(form: JobFields, gpr: Gpr, namespaces: Sequence[Namespace], gpus_per_node: int) -> str:
+def _manifest(form: JobFieldsForm, gpr: Gpr, namespaces: Sequence[Namespace], gpus_per_node: int) -> str:
     work = workload_of(Job(pk=NO_NUMBER, gpr=gpr, **asdict(form.what())), [each.name for each in namespaces])
     grace_s = max((each.cluster.drain_force_after_s for each in namespaces), default=GRACE_S)
     return documents_write(objects_of(work, BoxFacts(gpus_per_node, grace_s)))
 
 
-def _command(form: JobFields, box: Sequence[Sequence[str]]) -> str:
+def _command(form: JobFieldsForm, box: Sequence[Sequence[str]]) -> str:
     """The options of a box first; then what runs."""
     what, parts = form.what(), list(box)
     if what.kind == WorkloadKind.MANIFEST:

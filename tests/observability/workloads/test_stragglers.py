@@ -19,7 +19,7 @@ from tests.builders import node_view, unique
 from tests.observability.telemetry.saying import store
 from tests.observability.workloads.saying import pods_of, tell
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
-from worker_agent.telemetry.simulated import SLOW_SHARE, Kind, SimulatedTelemetry
+from worker_agent.telemetry.simulated import SLOW_SHARE, SimulatedTelemetry, WorkKind
 
 EVERY = timedelta(seconds=EVERY_S)
 T0 = datetime.fromisoformat("2026-11-27T12:00:00+00:00")
@@ -73,7 +73,7 @@ def test_the_straggler_of_a_simulated_gang_is_named_within_two_minutes() -> None
     tell(cluster, *pods_of(box, "vision-ns"))
     gpus = [gpu.gpu for gpu in gpus_of([Workload.objects.get()])[Workload.objects.get().pk]]
     began = db_now()
-    works = {"vision": Kind.TRAINING}
+    works = {"vision": WorkKind.TRAINING}
     telemetry, slow = next(
         (telemetry, slow)
         for telemetry in (SimulatedTelemetry(seed=str(seed), works=works) for seed in range(100))

@@ -11,7 +11,7 @@ import pytest
 from planner import engine
 from planner.board.board import Board
 from planner.engine import plan
-from planner.plan import Cause, Fault, Flaw, Plan, PromiseMove
+from planner.plan import Cause, Flaw, Plan, PlanFault, PromiseMove
 from planner.promises.proof import InvalidPlanError
 from planner.snapshot import PolicyName, Quota, Request, Snapshot, Window, Within
 from simulation.replay import Planner
@@ -56,40 +56,40 @@ def test_a_plan_that_is_right_has_no_faults() -> None:
 def test_a_slot_over_a_box_that_runs_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     made = planned(world(waiting("a1", 100, "p0")), put("a1", 60, "p0"), monkeypatch)
 
-    assert made.faults == (Fault("a1", Flaw.CROWDED),)
+    assert made.faults == (PlanFault("a1", Flaw.CROWDED),)
 
 
 def test_two_slots_over_each_other_are_both_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     made = planned(world(waiting("a1", 100, "p0"), waiting("a2", 200, "p0")), put("a2", 150, "p0"), monkeypatch)
 
-    assert set(made.faults) == {Fault("a1", Flaw.CROWDED), Fault("a2", Flaw.CROWDED)}
+    assert set(made.faults) == {PlanFault("a1", Flaw.CROWDED), PlanFault("a2", Flaw.CROWDED)}
 
 
 def test_a_slot_where_a_node_is_closed_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = pool(2, closed={1: (Window(300, 400),)})
     made = planned(world(waiting("a1", 400, "p1"), pools=(closed,)), put("a1", 250, "p1"), monkeypatch)
 
-    assert made.faults == (Fault("a1", Flaw.CROWDED),)
+    assert made.faults == (PlanFault("a1", Flaw.CROWDED),)
 
 
 def test_two_slots_of_one_slice_at_once_are_faults(monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = (replace(each, slice="s") for each in (waiting("a1", 100, "p0"), waiting("a2", 200, "p1")))
     made = planned(world(one, two), put("a2", 150, "p1"), monkeypatch)
 
-    assert set(made.faults) == {Fault("a1", Flaw.CROWDED), Fault("a2", Flaw.CROWDED)}
+    assert set(made.faults) == {PlanFault("a1", Flaw.CROWDED), PlanFault("a2", Flaw.CROWDED)}
 
 
 def test_more_at_once_than_a_quota_allows_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     quota = Quota("x", "shape-p", 0, 8)
     made = planned(world(waiting("a1", 100, "p1"), quotas=(quota,)), put("a1", 50, "p1"), monkeypatch)
 
-    assert made.faults == (Fault("a1", Flaw.CROWDED),)
+    assert made.faults == (PlanFault("a1", Flaw.CROWDED),)
 
 
 def test_a_start_before_its_time_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     made = planned(world(replace(waiting("a1", 300, "p1"), earliest_start_s=300)), put("a1", 200, "p1"), monkeypatch)
 
-    assert made.faults == (Fault("a1", Flaw.EARLY),)
+    assert made.faults == (PlanFault("a1", Flaw.EARLY),)
 
 
 def test_one_node_twice_and_nodes_apart_are_faults(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,14 +100,14 @@ def test_one_node_twice_and_nodes_apart_are_faults(monkeypatch: pytest.MonkeyPat
     twice = planned(world(gang), put("a1", 100, "p1", "p1"), monkeypatch)
     apart = planned(world(replace(gang, within=Within.RACK), pools=(racks,)), put("a1", 100, "p1", "p2"), monkeypatch)
 
-    assert twice.faults == apart.faults == (Fault("a1", Flaw.SHAPE),)
+    assert twice.faults == apart.faults == (PlanFault("a1", Flaw.SHAPE),)
 
 
 def test_a_promise_that_the_planner_breaks_without_a_cause_is_its_fault_and_not_the_owners_edit(monkeypatch: pytest.MonkeyPatch) -> None:
     made = planned(world(waiting("a1", 100, "p0")), put("a1", 500, "p0"), monkeypatch)
     told = [placement.moved for placement in made.placements]
 
-    assert made.faults == (Fault("a1", Flaw.LATE),)
+    assert made.faults == (PlanFault("a1", Flaw.LATE),)
     assert told == [PromiseMove(100, 500, Cause.FAULT, "")]
 
 
@@ -129,7 +129,7 @@ def test_a_box_that_starts_is_looked_at_where_it_starts(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Board, "expected", wrong)
 
-    assert plan(snapshot).faults == (Fault("a1", Flaw.CROWDED),)
+    assert plan(snapshot).faults == (PlanFault("a1", Flaw.CROWDED),)
 
 
 @pytest.mark.parametrize("nodes", [["p0"], ["p0", "p1", "p2"]], ids=["too few", "too many"])
@@ -143,7 +143,7 @@ def test_a_box_that_starts_on_another_number_of_nodes_is_a_fault(nodes: list[str
 
     monkeypatch.setattr(Board, "expected", wrong)
 
-    assert plan(snapshot).faults == (Fault("a1", Flaw.SHAPE),)
+    assert plan(snapshot).faults == (PlanFault("a1", Flaw.SHAPE),)
 
 
 @pytest.mark.parametrize(
