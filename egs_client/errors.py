@@ -111,7 +111,7 @@ class WrongState(Conflict):
 
 
 class StaleVersion(Conflict):
-    """409: it has changed since the caller read it."""
+    """409: somebody changed it since the caller read it. Read it again, and decide again."""
 
 
 class Gone(Problem):

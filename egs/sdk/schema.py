@@ -45,6 +45,7 @@ class Operation:
     is_page: bool
     is_text: bool
     takes_key: bool
+    takes_if_match: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,7 @@ class Reader:
             is_page=page is not None,
             is_text=kind != "application/json",
             takes_key=any(x["name"] == "Idempotency-Key" for x in parameters),
+            takes_if_match=any(x["name"] == "If-Match" for x in parameters),
         )
 
     def model(self, name: str, *, is_input: bool) -> Model:

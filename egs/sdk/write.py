@@ -16,6 +16,9 @@ from egs.sdk.schema import SHARED, ApiDocument, Argument, Model, Operation
 MADE = "# `make client` writes this file. Do not edit it.\n"
 
 
+IF_MATCH_HELP = "if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one."
+
+
 def models_of(api: ApiDocument) -> dict[str, str]:
     """The files in `models/`, by name."""
     return {f"{app}.py": _model_file(api, app, models) for app, models in api.models.items()}
@@ -138,6 +141,8 @@ def _operation(api: ApiDocument, operation: Operation) -> Iterator[str]:
     options = [f"{each.name}: {kinds[each.name] if each.is_required else _or_unset(kinds[each.name])}" for each in named]
     if operation.takes_key:
         options.append("idempotency_key: str | None = None")
+    if operation.takes_if_match:
+        options.append("if_match: str | None = None")
     if options:
         arguments += ["*", *options]
     returns = "None" if operation.returns is None else _home(api, operation.returns)
@@ -154,6 +159,8 @@ def _operation(api: ApiDocument, operation: Operation) -> Iterator[str]:
         given.append(f"body={_dict(operation.fields)}")
     if operation.takes_key:
         given += ["is_keyed=True", "key=idempotency_key"]
+    if operation.takes_if_match:
+        given.append("if_match=if_match")
     if operation.is_page:
         yield f"def {operation.name}({', '.join(arguments)}) -> AsyncPages[{returns}]:"
         yield f"    {_docstring(_help(operation, named))}"
@@ -170,6 +177,8 @@ def _operation(api: ApiDocument, operation: Operation) -> Iterator[str]:
 def _help(operation: Operation, named: Iterable[Argument]) -> str:
     lines = [operation.help or f"{operation.http} {operation.path}"]
     lines += [f"{each.name}: {each.help}" for each in named if each.help]
+    if operation.takes_if_match:
+        lines.append(IF_MATCH_HELP)
     return "\n".join(lines)
 
 

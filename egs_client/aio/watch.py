@@ -93,7 +93,7 @@ async def gpr_end(client: AsyncApi, id: str) -> GprDetail:
     while gpr.state not in OVER:
         try:
             if gpr.state in WAITING:
-                await client.gprs.delete(id)
+                await client.gprs.delete(id, if_match="*")  # whatever it is by now
             else:
                 return await client.gprs.release(id)
         except WrongState:

@@ -27,7 +27,7 @@ READS = {"list", "get", "question", "export"}
 # The operation that says what another would do.
 PREVIEWS = {"maintenance.create": "preview"}
 HIDDEN = {"preview"}
-SKIPPED = {"idempotency_key", "version", "page_size"}
+SKIPPED = {"idempotency_key", "if_match", "version", "page_size"}
 COMPLETERS = {"cluster": names.clusters, "node": names.nodes, "shape": names.shapes, "slice": names.workspaces, "clusters": names.clusters}
 CELLS = 6
 # For operations of which the API says nothing.

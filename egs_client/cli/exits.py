@@ -63,15 +63,15 @@ def code_of(error: errors.EgsError) -> int:
 
 def tell(error: errors.EgsError) -> None:
     """On standard error, with what to do."""
-    if isinstance(error, errors.InvalidInput) and error.errors:
+    if isinstance(error, errors.StaleVersion):
+        say("error: Somebody changed it meanwhile, so nothing was done. Look at it again, then repeat the command.")
+    elif isinstance(error, errors.InvalidInput) and error.errors:
         for field, sentences in error.errors.items():
             say(f"error: {field}: {' '.join(sentences)}")
     else:
         say(f"error: {here(str(error))}")
     if isinstance(error, errors.NotSignedIn):
         say("Sign in again: egs login")
-    elif isinstance(error, errors.StaleVersion):
-        say("Look at it again, then repeat the command.")
     elif isinstance(error, errors.Unreachable):
         say("Is the address right (egs whoami), and is the server up? The server may have done it already: look before you repeat it.")
 

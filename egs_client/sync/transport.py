@@ -12,14 +12,18 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from egs_client.config import is_readable_by_others
-from egs_client.errors import NotSetUp, Unreachable
+from egs_client.errors import AnswerLost, NotSetUp, StaleVersion, Unreachable
 from egs_client.transport.answers import read, refuse
 from egs_client.transport.asks import USER_AGENT, Ask, ask
+from egs_client.transport.etags import Etags
 from egs_client.transport.retries import Patience
 
 log = logging.getLogger("egs_client")
 T = TypeVar("T")
 PATIENCE_S, TIMEOUT_S = 30.0, 30.0
+CHANGES = {"PATCH", "DELETE"}
+TRIES = "egs_tries"
+MAYBE_OWN = "The connection broke, and now the object is another, perhaps by this very change. Look at it before you repeat it."
 
 
 class Transport:
@@ -28,6 +32,7 @@ class Transport:
     def __init__(self, url: str, token: str, *, patience_s: float = PATIENCE_S, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url.rstrip("/")
         self.patience_s = patience_s
+        self._etags = Etags()
         self.on_pause: Callable[[float, str], None] | None = None  # hears of each pause: its seconds and its cause
         if not (token.isascii() and token.isprintable()):
             raise NotSetUp("The token has characters that no token has. Copy it again: egs login, or EGS_TOKEN.")
@@ -58,10 +63,19 @@ class Transport:
         body: Mapping[str, Any] | None = None,
         is_keyed: bool = False,
         key: str | None = None,
+        if_match: str | None = None,
     ) -> T:
-        """One operation of the API. Raises an EgsError."""
-        answer = self._send(ask(http, path, params=params, body=body, is_keyed=is_keyed, key=key))
-        found: T = read(answer.content, status=answer.status_code, kind=kind, url=self.url, headers=answer.headers)
+        """One operation of the API. A change of an object that was read before is for that state of it. Raises an EgsError."""
+        if http in CHANGES:
+            if_match = if_match or self._etags.of(path)
+        answer = self._send(ask(http, path, params=params, body=body, is_keyed=is_keyed, key=key, if_match=if_match))
+        try:
+            found: T = read(answer.content, status=answer.status_code, kind=kind, url=self.url, headers=answer.headers)
+        except StaleVersion:
+            if answer.extensions.get(TRIES):
+                raise AnswerLost(MAYBE_OWN) from None
+            raise
+        self._etags.hear(http, path, answer.headers.get("ETag", ""), found)
         return found
 
     def text(self, http: str, path: str, *, params: Mapping[str, Any] | None = None) -> str:
@@ -88,6 +102,7 @@ class Transport:
                 if patience.tries and ask.http == "DELETE" and answer.status_code == 404:
                     return httpx.Response(204)
                 if pause_s is None:
+                    answer.extensions[TRIES] = patience.tries
                     return answer
             if self.on_pause is not None:
                 self.on_pause(pause_s, cause)

@@ -91,7 +91,7 @@ def gpr_end(client: Api, id: str) -> GprDetail:
     while gpr.state not in OVER:
         try:
             if gpr.state in WAITING:
-                client.gprs.delete(id)
+                client.gprs.delete(id, if_match="*")  # whatever it is by now
             else:
                 return client.gprs.release(id)
         except WrongState:

@@ -33,9 +33,10 @@ def ask(
     body: Mapping[str, Any] | None = None,
     is_keyed: bool = False,
     key: str | None = None,
+    if_match: str | None = None,
 ) -> Ask:
     """Arguments that are UNSET are left out. A keyed request has one Idempotency-Key for all its tries."""
-    headers = {}
+    headers = {"If-Match": if_match} if if_match else {}
     if is_keyed:
         headers["Idempotency-Key"] = key or str(uuid.uuid4())
     content = None

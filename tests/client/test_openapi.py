@@ -28,12 +28,22 @@ class Recorder(Api):
 
     def __init__(self) -> None:
         super().__init__("http://127.0.0.1:9", "")
-        self.sent: list[tuple[str, str, set[str], set[str], bool, Any]] = []
+        self.sent: list[tuple[str, str, set[str], set[str], set[str], Any]] = []
 
     def call(
-        self, http: str, path: str, *, kind: Any, params: Any = None, body: Any = None, is_keyed: bool = False, key: Any = None
+        self,
+        http: str,
+        path: str,
+        *,
+        kind: Any,
+        params: Any = None,
+        body: Any = None,
+        is_keyed: bool = False,
+        key: Any = None,
+        if_match: Any = None,
     ) -> Any:
-        self.sent.append((http, path, set(params or {}), set(body or {}), is_keyed, kind))
+        headers = {name for name, is_sent in (("Idempotency-Key", is_keyed), ("If-Match", if_match)) if is_sent}
+        self.sent.append((http, path, set(params or {}), set(body or {}), headers, kind))
         raise StopIteration
 
     def text(self, http: str, path: str, *, params: Any = None) -> str:
@@ -50,7 +60,7 @@ def groups(at: Any) -> Iterator[Any]:
             yield from groups(group)
 
 
-def called(client: Recorder) -> Iterator[tuple[tuple[str, str], set[str], set[str], bool, Any]]:
+def called(client: Recorder) -> Iterator[tuple[tuple[str, str], set[str], set[str], set[str], Any]]:
     for group in groups(client):
         for name, method in inspect.getmembers(group, inspect.ismethod):
             if name.startswith("_") or isinstance(inspect.getattr_static(Resource, name, None), staticmethod):
@@ -62,8 +72,8 @@ def called(client: Recorder) -> Iterator[tuple[tuple[str, str], set[str], set[st
                 list(answer)
             except (StopIteration, RuntimeError):
                 pass  # sent
-            http, path, params, body, is_keyed, kind = client.sent.pop()
-            yield (http, re.sub(r"%3C\w+%3E", "{}", f"/api/v1/{path}")), params, body, is_keyed, kind
+            http, path, params, body, headers, kind = client.sent.pop()
+            yield (http, re.sub(r"%3C\w+%3E", "{}", f"/api/v1/{path}")), params, body, headers, kind
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +90,10 @@ def test_the_sdk_has_every_operation_with_its_parameters_and_fields(schema: dict
             queries = {parameter["name"] for parameter in parameters if parameter["in"] == "query"} - {"cursor"}
             asked = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {}).get("$ref")
             fields = set(components[asked.rsplit("/")[-1]].get("properties", {})) if asked else set()
-            is_keyed = any(parameter["name"] == "Idempotency-Key" for parameter in parameters)
-            wanted[http.upper(), re.sub(r"{\w+}", "{}", path)] = (queries, fields, is_keyed)
+            headers = {parameter["name"] for parameter in parameters if parameter["in"] == "header"}
+            wanted[http.upper(), re.sub(r"{\w+}", "{}", path)] = (queries, fields, headers)
 
-    found = {at: (params, body, is_keyed) for at, params, body, is_keyed, _ in called(Recorder())}
+    found = {at: (params, body, headers) for at, params, body, headers, _ in called(Recorder())}
 
     assert found == wanted
 

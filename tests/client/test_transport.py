@@ -82,6 +82,41 @@ def test_a_creation_is_sent_again_with_the_same_key_until_an_answer_comes(server
     assert (len(server.asked), len(keys)) == (3, 1)
 
 
+STALE: Answer = (409, {}, {"code": "stale_version", "title": "", "detail": "Somebody has changed it."})
+
+
+def matched(server: Server) -> list[str | None]:
+    """The If-Match of each change."""
+    return [headers.get("If-Match") for verb, _, headers in server.asked if verb in {"PATCH", "DELETE"}]
+
+
+def test_a_change_is_for_the_state_that_was_read_last_under_whichever_name(server: Server, client: Client) -> None:
+    first, second, third = ((200, {"ETag": tag}, PROJECT) for tag in ('"1"', 'W/"2"', '"3"'))
+    rows: Answer = (200, {}, {"next": None, "previous": None, "results": [PROJECT]})
+    server.answers = [first, first, second, third, STALE, rows, first, first, first]
+
+    client.projects.update("perception", ends_at=None)  # not read yet
+    client.projects.get("perception")
+    client.projects.update("1", ends_at=None)
+    client.projects.update("perception", ends_at=None)
+    with pytest.raises(errors.StaleVersion):
+        client.projects.update("perception", ends_at=None)
+    client.projects.list().all()  # shows another state, perhaps
+    client.projects.update("perception", ends_at=None)
+    client.projects.update("perception", ends_at=None, if_match="*")
+    client.projects.update("perception", ends_at=None, if_match='"own"')
+
+    assert matched(server) == [None, '"1"', '"2"', '"3"', None, "*", '"own"']
+
+
+def test_a_change_whose_answer_was_lost_is_not_told_as_another_s(server: Server, client: Client) -> None:
+    server.answers = [(200, {"ETag": '"1"'}, PROJECT), (0, {}, b""), STALE]
+    client.projects.get("perception")
+
+    with pytest.raises(errors.AnswerLost, match="perhaps by this very change"):
+        client.projects.update("perception", ends_at=None)
+
+
 def test_it_waits_as_long_as_retry_after_says(server: Server, client: Client) -> None:
     pauses: list[float] = []
     client.on_pause = lambda pause_s, cause: pauses.append(pause_s)

@@ -86,6 +86,7 @@ class CheckPolicies(AsyncResource):
         runtime_class: str | UnsetType = UNSET,
         pull_secret: str | UnsetType = UNSET,
         why: str | UnsetType = UNSET,
+        if_match: str | None = None,
     ) -> models.CheckPolicy:
         """It applies to checks that begin later.
 
@@ -95,6 +96,7 @@ class CheckPolicies(AsyncResource):
         rdma_subnet: First half of the GIDs of RDMA ports; empty: any.
         runtime_class: Runtime class of the pods that check GPUs, e.g. `nvidia`; empty: the agent's default.
         pull_secret: Image pull Secret in egs-system; empty: the agent's default.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return await self.client.call(
             "PATCH",
@@ -109,12 +111,16 @@ class CheckPolicies(AsyncResource):
                 "pull_secret": pull_secret,
                 "why": why,
             },
+            if_match=if_match,
             kind=models.CheckPolicy,
         )
 
-    async def delete(self, id: str) -> None:
-        """The default limits apply from now on."""
-        await self.client.call("DELETE", f"check-policies/{self.quoted(id)}/", kind=type(None))
+    async def delete(self, id: str, *, if_match: str | None = None) -> None:
+        """The default limits apply from now on.
+
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
+        """
+        await self.client.call("DELETE", f"check-policies/{self.quoted(id)}/", if_match=if_match, kind=type(None))
 
 
 class Clusters(AsyncResource):
@@ -141,6 +147,7 @@ class Clusters(AsyncResource):
         repairs_drift: bool | UnsetType = UNSET,
         drain_grace_s: int | UnsetType = UNSET,
         drain_force_after_s: int | UnsetType = UNSET,
+        if_match: str | None = None,
     ) -> models.Cluster:
         """PATCH clusters/{ref}/
 
@@ -148,6 +155,7 @@ class Clusters(AsyncResource):
         repairs_drift: Whether to repair changes that others make to EGS objects in the cluster, or only report them.
         drain_grace_s: How long a disruption budget may keep a pod after the end of its request.
         drain_force_after_s: How long after the end of its request a pod is killed.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return await self.client.call(
             "PATCH",
@@ -158,6 +166,7 @@ class Clusters(AsyncResource):
                 "drain_grace_s": drain_grace_s,
                 "drain_force_after_s": drain_force_after_s,
             },
+            if_match=if_match,
             kind=models.Cluster,
         )
 

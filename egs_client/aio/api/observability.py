@@ -193,6 +193,7 @@ class AlertRules(AsyncResource):
         tells: Literal["admins", "box", "both", "nobody"] | UnsetType = UNSET,
         is_on: bool | UnsetType = UNSET,
         runbook: str | UnsetType = UNSET,
+        if_match: str | None = None,
     ) -> models.AlertRule:
         """Rules of the platform and of workspaces. Members see those that may tell them something.
 
@@ -205,6 +206,7 @@ class AlertRules(AsyncResource):
         cluster: Null: all.
         shape: Empty: all.
         runbook: What to do.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return await self.client.call(
             "PATCH",
@@ -226,12 +228,16 @@ class AlertRules(AsyncResource):
                 "is_on": is_on,
                 "runbook": runbook,
             },
+            if_match=if_match,
             kind=models.AlertRule,
         )
 
-    async def delete(self, id: str) -> None:
-        """Its alerts go with it. A rule that EGS brings can only be switched off."""
-        await self.client.call("DELETE", f"alert-rules/{self.quoted(id)}/", kind=type(None))
+    async def delete(self, id: str, *, if_match: str | None = None) -> None:
+        """Its alerts go with it. A rule that EGS brings can only be switched off.
+
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
+        """
+        await self.client.call("DELETE", f"alert-rules/{self.quoted(id)}/", if_match=if_match, kind=type(None))
 
 
 class AlertSilences(AsyncResource):
@@ -442,6 +448,7 @@ class Prometheus(AsyncResource):
         ca_pem: str | UnsetType = UNSET,
         matchers: str | UnsetType = UNSET,
         beyond_s: int | UnsetType = UNSET,
+        if_match: str | None = None,
     ) -> models.Prometheus:
         """The Prometheus of each cluster, from which long courses of GPUs come.
 
@@ -450,6 +457,7 @@ class Prometheus(AsyncResource):
         ca_pem: Certificates to trust, as PEM.
         matchers: As cluster="aurora".
         beyond_s: Ranges that begin longer ago than this come from it.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return await self.client.call(
             "PATCH",
@@ -463,6 +471,7 @@ class Prometheus(AsyncResource):
                 "matchers": matchers,
                 "beyond_s": beyond_s,
             },
+            if_match=if_match,
             kind=models.Prometheus,
         )
 
@@ -577,6 +586,7 @@ class RemediationPolicies(AsyncResource):
         returns_max: int | UnsetType = UNSET,
         ignored_xids: Sequence[int] | UnsetType = UNSET,
         limits: Mapping[str, int] | UnsetType = UNSET,
+        if_match: str | None = None,
     ) -> models.RemediationPolicy:
         """The actions that EGS may take on nodes that are set aside: one policy for each cluster.
 
@@ -586,6 +596,7 @@ class RemediationPolicies(AsyncResource):
         returns_max: Returns within a week before a person is asked.
         limits: Increase that is a fault, by count (ecc_uncorrected, ecc_corrected, rows_remapped, nvlink_errors, pcie_replays); 0:
             never. Others keep their defaults.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return await self.client.call(
             "PATCH",
@@ -601,6 +612,7 @@ class RemediationPolicies(AsyncResource):
                 "ignored_xids": ignored_xids,
                 "limits": limits,
             },
+            if_match=if_match,
             kind=models.RemediationPolicy,
         )
 

@@ -160,13 +160,21 @@ class Users(Resource):
         return self.client.call("GET", f"users/{self.quoted(ref)}/", kind=models.User)
 
     def update(
-        self, ref: str, *, role: Literal["member", "auditor", "admin"] | UnsetType = UNSET, is_active: bool | UnsetType = UNSET
+        self,
+        ref: str,
+        *,
+        role: Literal["member", "auditor", "admin"] | UnsetType = UNSET,
+        is_active: bool | UnsetType = UNSET,
+        if_match: str | None = None,
     ) -> models.User:
         """Administrators manage people; auditors read them.
 
         is_active: False: the person's tokens, sessions and sockets end at once.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
-        return self.client.call("PATCH", f"users/{self.quoted(ref)}/", body={"role": role, "is_active": is_active}, kind=models.User)
+        return self.client.call(
+            "PATCH", f"users/{self.quoted(ref)}/", body={"role": role, "is_active": is_active}, if_match=if_match, kind=models.User
+        )
 
     def end_logins(self, ref: str, *, idempotency_key: str | None = None) -> None:
         """End all sessions of the person's browsers. His tokens stay."""

@@ -210,25 +210,29 @@ class Budgets(Resource):
         starts_at: datetime | str | UnsetType = UNSET,
         ends_at: datetime | str | UnsetType = UNSET,
         at_limit: Literal["approve", "refuse"] | UnsetType = UNSET,
+        if_match: str | None = None,
     ) -> models.Budget:
         """Change the budget. A budget that is smaller than its use ends nothing.
 
         starts_at: Of a range only.
         ends_at: Of a range only.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return self.client.call(
             "PATCH",
             f"budgets/{self.quoted(id)}/",
             body={"why": why, "gpu_hours": gpu_hours, "starts_at": starts_at, "ends_at": ends_at, "at_limit": at_limit},
+            if_match=if_match,
             kind=models.Budget,
         )
 
-    def delete(self, id: str, *, why: str | UnsetType = UNSET) -> None:
+    def delete(self, id: str, *, why: str | UnsetType = UNSET, if_match: str | None = None) -> None:
         """DELETE budgets/{id}/
 
         why: The reason, which is recorded with the user's name.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
-        self.client.call("DELETE", f"budgets/{self.quoted(id)}/", params={"why": why}, kind=type(None))
+        self.client.call("DELETE", f"budgets/{self.quoted(id)}/", params={"why": why}, if_match=if_match, kind=type(None))
 
 
 class Defragmentation(Resource):
@@ -601,6 +605,7 @@ class Gprs(Resource):
         run_checks: bool | UnsetType = UNSET,
         model: Mapping[str, Any] | UnsetType = UNSET,
         version: int | UnsetType = UNSET,
+        if_match: str | None = None,
     ) -> models.GprDetail:
         """Change a waiting request. It keeps its age; a change of what it asks for may change its promised start.
 
@@ -617,6 +622,7 @@ class Gprs(Resource):
             policy says.
         model: Name and parameters of the model, in any form.
         version: The version that you read. The answer is 409 if the request has changed since.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return self.client.call(
             "PATCH",
@@ -645,15 +651,17 @@ class Gprs(Resource):
                 "model": model,
                 "version": version,
             },
+            if_match=if_match,
             kind=models.GprDetail,
         )
 
-    def delete(self, id: str, *, version: int | UnsetType = UNSET) -> None:
+    def delete(self, id: str, *, version: int | UnsetType = UNSET, if_match: str | None = None) -> None:
         """Cancel a waiting request. It stays in the list as CANCELED.
 
         version: The version that you read. The answer is 409 if the request has changed since.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
-        self.client.call("DELETE", f"gprs/{self.quoted(id)}/", params={"version": version}, kind=type(None))
+        self.client.call("DELETE", f"gprs/{self.quoted(id)}/", params={"version": version}, if_match=if_match, kind=type(None))
 
     def approve(
         self, id: str, *, version: int | UnsetType = UNSET, why: str | UnsetType = UNSET, idempotency_key: str | None = None
@@ -1326,6 +1334,7 @@ class Policies(Resource):
         namespaces_max: int | UnsetType | None = UNSET,
         why: str | UnsetType = UNSET,
         version: int | UnsetType = UNSET,
+        if_match: str | None = None,
     ) -> models.Policy:
         """Change the policy for requests from now on; nothing that runs or waits ends. Each change makes a version.
 
@@ -1350,6 +1359,7 @@ class Policies(Resource):
         namespace_patterns: Namespace names that owners may bind without approval.
         namespaces_max: Maximum number of namespaces, bound or asked for, over all clusters.
         version: The version that you read. The answer is 409 if the request has changed since.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return self.client.call(
             "PATCH",
@@ -1378,6 +1388,7 @@ class Policies(Resource):
                 "why": why,
                 "version": version,
             },
+            if_match=if_match,
             kind=models.Policy,
         )
 
@@ -1598,22 +1609,33 @@ class Quotas(Resource):
         return self.client.call("GET", f"quotas/{self.quoted(id)}/", kind=models.Quota)
 
     def update(
-        self, id: str, *, why: str | UnsetType = UNSET, guaranteed_gpus: int | UnsetType = UNSET, most_gpus: int | UnsetType | None = UNSET
+        self,
+        id: str,
+        *,
+        why: str | UnsetType = UNSET,
+        guaranteed_gpus: int | UnsetType = UNSET,
+        most_gpus: int | UnsetType | None = UNSET,
+        if_match: str | None = None,
     ) -> models.Quota:
-        """Change the quota. A limit below the held GPUs ends nothing; no request starts until fewer are held."""
+        """Change the quota. A limit below the held GPUs ends nothing; no request starts until fewer are held.
+
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
+        """
         return self.client.call(
             "PATCH",
             f"quotas/{self.quoted(id)}/",
             body={"why": why, "guaranteed_gpus": guaranteed_gpus, "most_gpus": most_gpus},
+            if_match=if_match,
             kind=models.Quota,
         )
 
-    def delete(self, id: str, *, why: str | UnsetType = UNSET) -> None:
+    def delete(self, id: str, *, why: str | UnsetType = UNSET, if_match: str | None = None) -> None:
         """DELETE quotas/{id}/
 
         why: The reason, which is recorded with the user's name.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
-        self.client.call("DELETE", f"quotas/{self.quoted(id)}/", params={"why": why}, kind=type(None))
+        self.client.call("DELETE", f"quotas/{self.quoted(id)}/", params={"why": why}, if_match=if_match, kind=type(None))
 
 
 class Supplies(Resource):
@@ -1683,6 +1705,7 @@ class Supplies(Resource):
         gain_s: int | str | UnsetType = UNSET,
         is_enabled: bool | UnsetType = UNSET,
         why: str | UnsetType = UNSET,
+        if_match: str | None = None,
     ) -> models.Supply:
         """Change the supply for later orders. Existing orders stay as they are.
 
@@ -1690,6 +1713,7 @@ class Supplies(Resource):
         lead_time_s: Time from the order to the arrival of the node.
         gain_s: Nodes are ordered only if a request starts sooner by at least this.
         is_enabled: Whether nodes may be ordered.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return self.client.call(
             "PATCH",
@@ -1702,6 +1726,7 @@ class Supplies(Resource):
                 "is_enabled": is_enabled,
                 "why": why,
             },
+            if_match=if_match,
             kind=models.Supply,
         )
 
@@ -1920,6 +1945,7 @@ class Templates(Resource):
         manifest: Sequence[Mapping[str, Any]] | str | UnsetType | None = UNSET,
         namespace: str | UnsetType | None = UNSET,
         releases_box: bool | UnsetType | None = UNSET,
+        if_match: str | None = None,
     ) -> models.Template:
         """Change the template for later requests.
 
@@ -1947,6 +1973,7 @@ class Templates(Resource):
             They may be Job, JobSet, PyTorchJob, MPIJob, Deployment, StatefulSet, Service.
         namespace: Empty: the first of the workspace in the cluster.
         releases_box: Give the nodes back when it has finished. Default: true; in the box of another: false.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return self.client.call(
             "PATCH",
@@ -1984,12 +2011,16 @@ class Templates(Resource):
                 "namespace": namespace,
                 "releases_box": releases_box,
             },
+            if_match=if_match,
             kind=models.Template,
         )
 
-    def delete(self, ref: str) -> None:
-        """Delete the template. Requests that were created from it stay as they are."""
-        self.client.call("DELETE", f"templates/{self.quoted(ref)}/", kind=type(None))
+    def delete(self, ref: str, *, if_match: str | None = None) -> None:
+        """Delete the template. Requests that were created from it stay as they are.
+
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
+        """
+        self.client.call("DELETE", f"templates/{self.quoted(ref)}/", if_match=if_match, kind=type(None))
 
 
 class Usage(Resource):

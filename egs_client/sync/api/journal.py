@@ -157,22 +157,28 @@ class Channels(Resource):
         name: str | UnsetType = UNSET,
         target: str | UnsetType = UNSET,
         is_on: bool | UnsetType = UNSET,
+        if_match: str | None = None,
     ) -> models.Channel:
         """Shows the caller's own channels and those of workspaces that the caller manages.
 
         notice_kinds: Default: all.
         secret: The URL of a Slack webhook, or the token of a bot.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return self.client.call(
             "PATCH",
             f"channels/{self.quoted(id)}/",
             body={"notice_kinds": notice_kinds, "digest": digest, "secret": secret, "name": name, "target": target, "is_on": is_on},
+            if_match=if_match,
             kind=models.Channel,
         )
 
-    def delete(self, id: str) -> None:
-        """Shows the caller's own channels and those of workspaces that the caller manages."""
-        self.client.call("DELETE", f"channels/{self.quoted(id)}/", kind=type(None))
+    def delete(self, id: str, *, if_match: str | None = None) -> None:
+        """Shows the caller's own channels and those of workspaces that the caller manages.
+
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
+        """
+        self.client.call("DELETE", f"channels/{self.quoted(id)}/", if_match=if_match, kind=type(None))
 
     def confirm(self, id: str, *, code: str) -> models.Channel:
         """Confirm a mail address by the code that was sent there."""

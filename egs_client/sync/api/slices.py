@@ -105,12 +105,14 @@ class Me(Resource):
         zone: str | UnsetType = UNSET,
         quiet_from: str | UnsetType | None = UNSET,
         quiet_until: str | UnsetType | None = UNSET,
+        if_match: str | None = None,
     ) -> models.NoticeSettings:
         """The caller's settings: kinds that the bell leaves out, muted workspaces, and quiet hours.
 
         muted_slices: Ids or names.
         zone: As Europe/Berlin.
         quiet_from: E.g. 22:00; null: no quiet hours.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return self.client.call(
             "PATCH",
@@ -122,6 +124,7 @@ class Me(Resource):
                 "quiet_from": quiet_from,
                 "quiet_until": quiet_until,
             },
+            if_match=if_match,
             kind=models.NoticeSettings,
         )
 
@@ -171,16 +174,26 @@ class Projects(Resource):
         return self.client.call("GET", f"projects/{self.quoted(ref)}/", kind=models.Project)
 
     def update(
-        self, ref: str, *, ends_at: datetime | str | UnsetType | None = UNSET, in_league: bool | UnsetType = UNSET
+        self,
+        ref: str,
+        *,
+        ends_at: datetime | str | UnsetType | None = UNSET,
+        in_league: bool | UnsetType = UNSET,
+        if_match: str | None = None,
     ) -> models.Project:
         """Change its end, or whether its slices are in the efficiency league, as administrators of the project may, too. Omitted fields
         stay as they are.
 
         ends_at: It is archived then with its workspaces, see `closing/`; null: no end.
         in_league: Its slices are compared in the efficiency league.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return self.client.call(
-            "PATCH", f"projects/{self.quoted(ref)}/", body={"ends_at": ends_at, "in_league": in_league}, kind=models.Project
+            "PATCH",
+            f"projects/{self.quoted(ref)}/",
+            body={"ends_at": ends_at, "in_league": in_league},
+            if_match=if_match,
+            kind=models.Project,
         )
 
 
@@ -293,6 +306,7 @@ class Slices(Resource):
         clusters: Sequence[str] | UnsetType = UNSET,
         ends_at: datetime | str | UnsetType | None = UNSET,
         home: str | UnsetType | None = UNSET,
+        if_match: str | None = None,
     ) -> models.Slice:
         """Change the policy and the clusters, for requests from now on.
 
@@ -319,6 +333,7 @@ class Slices(Resource):
         clusters: Replaces the whole list.
         ends_at: It is archived then, see `closing/`; null: no end.
         home: The one of its clusters that it prefers; null: none.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return self.client.call(
             "PATCH",
@@ -348,6 +363,7 @@ class Slices(Resource):
                 "ends_at": ends_at,
                 "home": home,
             },
+            if_match=if_match,
             kind=models.Slice,
         )
 
@@ -596,16 +612,24 @@ class SlicesServiceAccounts(Resource):
         return self.client.call("GET", f"slices/{self.quoted(slice)}/service-accounts/{self.quoted(account)}/", kind=models.ServiceAccount)
 
     def update(
-        self, slice: str, account: str, *, role: Literal["viewer", "editor"] | UnsetType = UNSET, is_active: bool | UnsetType = UNSET
+        self,
+        slice: str,
+        account: str,
+        *,
+        role: Literal["viewer", "editor"] | UnsetType = UNSET,
+        is_active: bool | UnsetType = UNSET,
+        if_match: str | None = None,
     ) -> models.ServiceAccount:
         """Programs of a workspace: members see them, owners manage them.
 
         is_active: False: its tokens end to work at once, and its cluster's objects are refused.
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return self.client.call(
             "PATCH",
             f"slices/{self.quoted(slice)}/service-accounts/{self.quoted(account)}/",
             body={"role": role, "is_active": is_active},
+            if_match=if_match,
             kind=models.ServiceAccount,
         )
 
