@@ -160,6 +160,10 @@ class TemplatesPage:
             create_url=home.url("template-create") if home.may_change else "",
         )
 
+    @property
+    def is_platform(self) -> bool:
+        return self.mark is None
+
 
 @dataclass(frozen=True, slots=True)
 class TemplatePage:
