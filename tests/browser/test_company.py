@@ -28,6 +28,7 @@ PAGES = (
 )
 
 
+@pytest.mark.rotates(0)  # each day: tests/egs/test_demo.py, and the browser's other tests, on a demo of their own
 def test_the_demo_opens_on_a_company_at_work_a_first_request_starts_at_once_and_a_second_one_waits(
     browser: Browser, tmp_path: Path
 ) -> None:
