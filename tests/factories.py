@@ -72,7 +72,7 @@ def project(name: str = "") -> Project:
 
 
 def cluster(name: str = "", *, nodes: int = 2, gpus: int = 8, shape: str = SHAPE, is_heard: bool = True) -> Cluster:
-    """With nodes `<name>-0`, ...; `is_heard`: with a live agent, so that the allocator may start boxes there."""
+    """Makes one with nodes `<name>-0`, ...; `is_heard` gives it a live agent, so that the allocator may start boxes there."""
     # Heard in the future: the slowest file of tests that share it must not outlive it.
     made = builders.make_cluster(name, is_heard=is_heard, at=db_now() + timedelta(hours=1))
     add_nodes(made, nodes, gpus=gpus, shape=shape)
@@ -102,7 +102,7 @@ def gpr(of: Slice, by: User, **changes: Any) -> Gpr:
 
 
 def template(of: Slice | None, **fields: Any) -> GprTemplate:
-    """As a row: what it says is not checked."""
+    """Makes a row: what it says is not checked."""
     return GprTemplate.objects.create(**{"slice": of, "name": unique("template"), "created_at": db_now(), **fields})
 
 
@@ -183,7 +183,7 @@ def check_policy(of: Cluster, **changes: Any) -> CheckPolicy:
 
 
 def case(of: Cluster, *, xid: int = 122) -> RemediationCase:
-    """Of a free node more, which reported this Xid. After 122 it needs a person."""
+    """Makes the case of another free node, which reported this Xid. After 122 it needs a person."""
     now, name = db_now(), unique("aside")
     kind = {"shape": SHAPE, "gpu_count": 2, "gpu_memory_gib": 80, "seen_at": now}
     node = Node.objects.create(cluster=of, name=name, uid=f"uid-{name}", **kind)

@@ -126,7 +126,7 @@ def messages(cluster: Cluster, kind: str, namespace: str) -> str:
 
 
 def message_of(cluster: Cluster, namespace: str, name: str) -> str:
-    """What its GPUProvisioningRequest says; "" until it says something."""
+    """Returns what its GPUProvisioningRequest says; "" until it says something."""
     found = cluster.get("gpr", name, namespace=namespace) or {}
     return str(found.get("status", {}).get("message", ""))
 
@@ -507,7 +507,7 @@ def test_whichever_replica_is_killed_whenever_the_other_goes_on_where_it_was(pla
 
 
 def kill_leader(stage: KubernetesStage, cluster: Cluster) -> None:
-    """As a power cut would; it comes back as the one that waits."""
+    """Ends it as a power cut would; it comes back as the one that waits."""
     leader = wait_for("a leader", lambda: stage.leader(cluster), within_s=SOON_S)
     leader.kill()
     leader.start()

@@ -30,7 +30,7 @@ Sample = tuple[str, frozenset[tuple[str, str]]]
 
 
 def read(text: str | bytes) -> dict[Sample, float]:
-    """As Prometheus would; a text that it could not read fails here. The label `process` is left out."""
+    """Reads as Prometheus would; a text that it could not read fails here. The label `process` is left out."""
     families = text_string_to_metric_families(text if isinstance(text, str) else text.decode())
     samples = [sample for family in families for sample in family.samples]
     return {(sample.name, frozenset((k, v) for k, v in sample.labels.items() if k != "process")): sample.value for sample in samples}

@@ -24,7 +24,7 @@ def stage() -> Stage:
 
 
 def guarantee(stage: Stage, gpus: int) -> None:
-    """To the project of `stage.slice`."""
+    """Guarantees GPUs to the project of `stage.slice`."""
     quota_create(owner=stage.slice.project, shape=SHAPE, change={"guaranteed_gpus": gpus}, actor=None, now=stage.now)
 
 

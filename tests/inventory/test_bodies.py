@@ -203,6 +203,6 @@ def test_a_message_of_a_newer_agent_is_understood() -> None:
 
 
 def test_the_credential_is_looked_at_before_the_body(agent: Agent) -> None:
-    """Who proves nothing learns nothing about what would be well formed."""
+    """An agent that proves nothing learns nothing about what would be well formed."""
     for path in (RENEW_PATH, SYNC_PATH, EVENTS_PATH):
         assert post(path, b"{", bearer="nonsense", at=NOW).status == 401

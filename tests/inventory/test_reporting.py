@@ -204,7 +204,7 @@ def test_a_failed_exit_step_sets_no_node_aside(agent: Agent, row: Reservation) -
 
 @pytest.mark.parametrize("log", ["x" * (LOG_MAX_CHARS + 1), "a\0b", "ä☃" * 10])
 def test_any_log_is_stored(log: str, agent: Agent, row: Reservation) -> None:
-    """Whatever a tool printed: a log that could not be stored would be sent again for ever, and nothing behind it."""
+    """The text of a tool does not matter: the agent would send a log that could not be stored for ever, and nothing behind it."""
     assert agent.events(step(row, 1, log=log)).stored_seq == 1
 
     assert len(StepResult.objects.get().log) <= LOG_MAX_CHARS
@@ -347,7 +347,7 @@ def test_an_inventory_never_touches_epoch_or_cordon(agent: Agent, row: Reservati
 
 
 def test_an_inventory_never_touches_another_cluster(agent: Agent) -> None:
-    """Not even by naming its nodes and GPUs."""
+    """It does not even by naming its nodes and GPUs."""
     foreign = make_cluster("c2", nodes=1)
     before = list(Node.objects.filter(cluster=foreign).values()), list(Gpu.objects.filter(node__cluster=foreign).values())
 

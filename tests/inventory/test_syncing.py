@@ -223,7 +223,7 @@ def test_a_word_about_something_unknown_has_no_effect(unknown: str, agent: Agent
 
 
 def test_a_word_after_the_release_has_no_effect(agent: Agent, cluster: Cluster) -> None:
-    """Also when the node is another's by now."""
+    """This holds also when the node is another's by now."""
     row = held(cluster)
     agent.sync(seen(row, Phase.RELEASED))
     held(cluster)

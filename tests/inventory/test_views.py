@@ -130,7 +130,7 @@ async def test_a_parked_sync_wakes_when_somebody_asks_for_a_kubeconfig(agent: Ag
 
 
 async def test_a_parked_sync_wakes_when_the_request_of_an_object_is_moved(agent: Agent, wakeups: Wakeups) -> None:
-    """Whoever did it, and wherever: here a member on a page."""
+    """It does not matter who moved it, and where: here a member does on a page."""
 
     def set_up() -> Gpr:
         now = db_now()
@@ -275,7 +275,7 @@ async def test_who_is_given_up_leaves_nothing_behind(agent: Agent, wakeups: Wake
 
 
 async def test_a_hint_in_a_loop_that_is_closed_harms_nobody(wakeups: Wakeups) -> None:
-    """As when a server's loop ends with a request still in it."""
+    """A server's loop may end with a request still in it."""
     dead = asyncio.new_event_loop()
     topic = cluster_topic((await in_thread(make_cluster, "c3")).pk)
     waiter = Waiter()

@@ -49,7 +49,7 @@ class JobStage(Stage):
         self.open(self.gpr_of(job))
 
     def workloads(self, **known: Any) -> tuple[Workload, ...] | None:
-        """What the agent is told."""
+        """Returns what the agent is told."""
         return self.agent.sync(at=self.now, **{"have_workloads": "", **known}).workloads
 
     def sees(self, job: Job, phase: WorkloadPhase, message: str = "", *, run: int = 1, pods: int = 0) -> None:

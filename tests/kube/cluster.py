@@ -29,7 +29,7 @@ class Cluster:
 
     @property
     def folder(self) -> Path:
-        """With the certificates of its authority and of some who are known to it."""
+        """It has the certificates of its authority and of some who are known to it."""
         return self.kubeconfig.parent
 
     @property
@@ -43,7 +43,7 @@ class Cluster:
         return os.environ | {"KUBECONFIG": str(self.kubeconfig), "PATH": path, "GOGC": "off"}
 
     def kubectl(self, *arguments: str, given: str = "") -> str:
-        """What the program prints. Raises KubeError with what it says else."""
+        """Returns what the program prints. Raises KubeError with what it says else."""
         command = [str(self.programs / "kubectl"), "--kubeconfig", str(self.kubeconfig), "--request-timeout=30s", *arguments]
         return _output(command, given=given, settings=self.settings())
 
@@ -57,13 +57,13 @@ class Cluster:
         return _mutating_version(self)
 
     def create(self, *objects: Object, namespace: str = "default") -> None:
-        """What names a namespace goes into that."""
+        """An object that names a namespace goes into that."""
         for body in objects:
             path = self.wire.kind_of(body).path(body["metadata"].get("namespace", namespace))
             self.wire.call("POST", path, body, fieldValidation="Strict")
 
     def apply(self, *objects: Object) -> None:
-        """What is there already gets what differs."""
+        """An object that is there already gets what differs."""
         for body in objects:
             try:
                 self.create(body)
@@ -74,7 +74,7 @@ class Cluster:
                 self.wire.call("PATCH", path, body, type_=MERGE)
 
     def replace(self, body: Object, *, namespace: str) -> None:
-        """Whatever was written since it was read, if it was."""
+        """Replaces whatever was written since it was read."""
         path = self.wire.kind_of(body).path(namespace, body["metadata"]["name"])
         if "resourceVersion" not in body["metadata"]:
             about = {**body["metadata"], "resourceVersion": self.wire.call("GET", path)["metadata"]["resourceVersion"]}
@@ -100,7 +100,7 @@ class Cluster:
         self.wire.call("PATCH", path, patch, type_=JSON_PATCH if isinstance(patch, list) else type_, user=user, fieldValidation="Strict")
 
     def label(self, kind: str, name: str, *labels: str, namespace: str = "default", user: str = "") -> None:
-        """As for kubectl: `key=value`, or `key-` to take it off."""
+        """Takes what kubectl does: `key=value`, or `key-` to take it off."""
         self._mark(kind, name, "labels", labels, namespace, user)
 
     def annotate(self, kind: str, name: str, *annotations: str, namespace: str = "default", user: str = "") -> None:
@@ -116,7 +116,7 @@ class Cluster:
         self.patch("deployment", name, {"spec": {"replicas": replicas}}, namespace=namespace)
 
     def delete(self, kind: str, *names: str, namespace: str = "default", waits: bool = False, **options: Any) -> None:
-        """Those of them that are there. `waits`: until they are gone. `options`: of the deletion, as the API names them."""
+        """Deletes those of them that are there. `waits`: until they are gone. `options`: of the deletion, as the API names them."""
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background", **options}
         for name in names:
             self.wire.find("DELETE", self.wire.kind(kind).path(namespace, name), body)
@@ -131,7 +131,7 @@ class Cluster:
                 self.wire.find("DELETE", self.wire.kind(kind).path(namespace), options)
 
     def make_namespace(self, name: str, **labels: str) -> None:
-        """With its default service account, without which no pod can be made."""
+        """Makes it with its default service account, without which no pod can be made."""
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
         self.wait_for_account(name)
 
@@ -185,7 +185,7 @@ def programs() -> Path:
 
 
 def deploy_kube(*arguments: str, root: Path = ROOT, folder: Path | None = None, settings: dict[str, str] | None = None) -> str:
-    """What it prints. `root`: the checkout; `folder`: where the clusters lie; `settings`: variables that differ from ours."""
+    """Returns what it prints. `root`: the checkout; `folder`: where the clusters lie; `settings`: variables that differ from ours."""
     given = {"EGS_KUBE_DIR": str(folder)} if folder else {}
     return _output([str(root / "deploy/kube"), *arguments], settings=os.environ | given | (settings or {}))
 

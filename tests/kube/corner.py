@@ -65,7 +65,7 @@ class _CornerLines(StreamLines):
 
 
 def _is_of_all(path: str) -> bool:
-    """Of the whole cluster, not of one namespace, but for that of all accounts."""
+    """Says whether it is of the whole cluster, not of one namespace, but for that of all accounts."""
     is_kind = path.rpartition("/")[2] in KINDS and (path.endswith("/namespaces") or "/namespaces/" not in path)
     return is_kind or path == f"/api/v1/namespaces/{cluster_names.ACCOUNTS}/serviceaccounts"
 
@@ -98,7 +98,7 @@ def _own_state(key: str, body: bytes | None) -> tuple[str, bytes | None]:
 
 
 def agents_may_keep_their_states() -> list[Object]:
-    """By its own rights the agent may write the one state document that the install made."""
+    """The agent may write by its own rights the one state document that the install made."""
     about = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "test-corners", "namespace": cluster_names.NAMESPACE}}
     subject = {"kind": "ServiceAccount", "name": cluster_names.AGENT, "namespace": cluster_names.NAMESPACE}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "test-corners"}

@@ -52,7 +52,7 @@ def install(cluster: Cluster) -> None:
 
 
 def access_as_agent(cluster: Cluster, *, key: str = "") -> Access:
-    """With the agent's own rights, and no more. `key`: of the corner that is seen by a CornerApi."""
+    """It has the agent's own rights, and no more. `key`: of the corner that is seen by a CornerApi."""
     token = agent_token(cluster)
     return CornerAccess(
         url=url_of(cluster.kubeconfig),
@@ -267,7 +267,7 @@ class Site:
         self.cluster.apply(written(self.cluster, {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec}))
 
     def run_pod_on(self, slice_: str, name: str, *, number: int) -> None:
-        """As it was before EGS came: without a gate."""
+        """Runs it as before EGS came: without a gate."""
         self.run_pod(slice_, name, gpus=1)
         ops: list[Object] = [
             {"op": "remove", "path": "/spec/schedulingGates/0"},

@@ -74,7 +74,7 @@ def is_gated(found: Object) -> bool:
 
 
 def install(cluster: Cluster, *options: str, programs: Path | None = None) -> str:
-    """What deploy/agent/install says. `programs`: a folder that has another kubectl."""
+    """Returns what deploy/agent/install says. `programs`: a folder that has another kubectl."""
     command = [str(ROOT / "deploy/agent/install"), *options]
     done = subprocess.run(command, env=cluster.settings(programs), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

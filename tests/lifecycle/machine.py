@@ -263,7 +263,7 @@ class Life(RuleBasedStateMachine):
 
     @act(times=st.integers(1, 4))
     def agents_go_on_with_everything(self, times: int) -> None:
-        """As they mostly do: most boxes get somewhere."""
+        """They mostly do: most boxes get somewhere."""
         for agent in self.agents:
             for _ in range(times):
                 agent.sync(self.now)
@@ -523,7 +523,7 @@ class Life(RuleBasedStateMachine):
                 assert found is None
 
     def _check_chains(self) -> None:
-        """What has started, has done so after the end of its predecessor."""
+        """Each request that has started did so after the end of its predecessor."""
         for gpr in Gpr.objects.exclude(after=None).select_related("after"):
             assert gpr.after is not None
             if gpr.run:

@@ -37,7 +37,7 @@ class Stage:
         return self.now
 
     def watched(self, seconds: float) -> datetime:
-        """As `after`, but EGS was there all the while."""
+        """Does what `after` does, but EGS was there all the while."""
         AllocatorRecord.objects.update(last_tick_at=self.after(seconds))
         return self.now
 

@@ -25,7 +25,7 @@ def told(user: User, text: str = "train is provisioned.", *, slice_id: UUID | No
 
 
 def channel(of: User | Slice, *, name: str = "hook", target: str = "https://hook.example/egs") -> Channel:
-    """As a row: a webhook that wants everything."""
+    """Makes a row: a webhook that wants everything."""
     owner = {"user": of} if isinstance(of, User) else {"slice": of}
     given = {"name": name, "kind": ChannelKind.WEBHOOK, "target": target, "sealed": encrypt("canary"), "created_at": db_now()}
     return Channel.objects.create(**owner, **given, notice_kinds=list(NoticeKind))

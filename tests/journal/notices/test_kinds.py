@@ -73,7 +73,7 @@ class Kinds(ast.NodeVisitor):
                     yield from self._values(argument, seen | {name} if isinstance(argument, ast.Name) else seen)
 
     def _arguments(self, parameter: str) -> Iterator[ast.expr]:
-        """What calls of this module's functions give for a parameter of this name."""
+        """Returns what calls of this module's functions give for a parameter of this name."""
         for call in self._calls:
             function = self._functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
             if function is None:

@@ -57,7 +57,7 @@ class Place:
         self.api.delete(f"{self.path}/{name}")
 
     def truth(self) -> dict[str, str]:
-        """What the server lists: name and version."""
+        """Returns what the server lists: name and version."""
         listed = self.cluster.list("configmaps", namespace=self.name)
         return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in listed}
 
@@ -356,7 +356,7 @@ def test_stopping_ends_its_thread_while_the_server_has_nothing_to_say(place: Pla
 
 @pytest.fixture
 def own_place(locked: Cluster) -> Iterator[Place]:
-    """In a cluster that may be broken."""
+    """It lies in a cluster that may be broken."""
     made = Place(locked)
     yield made
     made.api.close()
@@ -386,7 +386,7 @@ def test_what_is_deleted_while_the_api_server_restarts_vanishes(own_place: Place
 
 @pytest.fixture
 def place_of_its_own(tmp_path: Path) -> Iterator[Place]:
-    """In a cluster that nobody else uses."""
+    """It lies in a cluster that nobody else uses."""
     with clusters("restored", folder=tmp_path / "kube") as (cluster,):
         made = Place(cluster)
         yield made

@@ -41,7 +41,7 @@ def rdma_files() -> dict[str, str]:
 
 
 def gang_words(index: int, count: int) -> str:
-    """Of the pod of this index, where all nodes of the box are well."""
+    """Returns the words of the pod of this index, where all nodes of the box are well."""
     peers = {peer: {"ms": 0.2} for peer in ring(index, count, GANG_FAN_OUT)}
     return json.dumps({"gang": {"index": index, "peers": peers}, "files": rdma_files()})
 

@@ -101,7 +101,7 @@ class Bench:
         self.cluster.patch("node", self.node, {"spec": spec}, user=AGENT)
 
     def end(self, pod: Object, outcome: str, words: str = "") -> None:
-        """As its kubelet: the pod ends so, and leaves these words."""
+        """Acts as its kubelet: the pod ends so, and leaves these words."""
         marks = {"annotations": {"egs.test/message": words, "egs.test/runs-for": "1ms"}, "labels": {"egs.test/outcome": outcome}}
         self.cluster.patch("pod", pod["metadata"]["name"], {"metadata": marks}, namespace=NAMESPACE)
 
@@ -212,7 +212,7 @@ def test_the_policy_of_the_hub_says_what_is_good_and_which_image_runs(bench: Ben
 
 
 def test_a_check_has_the_gpus_of_the_box_on_its_node_and_no_rights(bench: Bench) -> None:
-    """On a node that is fenced off from everybody else."""
+    """The node is fenced off from everybody else."""
     spec = bench.begun(bench.call(EntryStep.GPU_HEALTH))["spec"]
 
     (container,) = spec["containers"]
@@ -225,7 +225,7 @@ def test_a_check_has_the_gpus_of_the_box_on_its_node_and_no_rights(bench: Bench)
 
 @pytest.fixture
 def runtime_class(cluster: Cluster) -> Iterator[str]:
-    """As the GPU operator makes one where NVIDIA's runtime is not the default."""
+    """Makes one as the GPU operator does where NVIDIA's runtime is not the default."""
     cluster.apply({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia"})
     yield "nvidia"
     cluster.delete("runtimeclass", "nvidia")
@@ -590,7 +590,7 @@ def gang_pods(bench: Bench) -> list[Object]:
 
 
 def _words_without(pod: Object, sick: Object) -> str:
-    """What it says where that pod reaches none, and none reaches it."""
+    """Returns what it says where that pod reaches none, and none reaches it."""
     own, lost = (int(each["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]) for each in (pod, sick))
     said = json.loads(gang_words(own, 3))
     said["gang"]["peers"] = {

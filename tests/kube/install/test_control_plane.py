@@ -82,7 +82,7 @@ def test_starting_one_that_runs_changes_nothing(locked: Cluster) -> None:
 
 
 def test_a_process_has_ended_only_once_its_last_thread_has(tmp_path: Path) -> None:
-    """Until then its ports are taken: what is started in its place would end at once."""
+    """Its ports are taken until then: a process that is started in its place would end at once."""
     outage.processes(tmp_path, "start", "lasting", sys.executable, "-c", LASTING)
     number = int((tmp_path / "lasting.pid").read_text().split()[0])
     try:
@@ -126,7 +126,7 @@ def test_without_go_it_says_what_to_do(checkout: Path) -> None:
 
 
 def test_two_builds_at_once_build_each_program_once(checkout: Path) -> None:
-    """With a Go that only notes what it is asked for, and takes its time."""
+    """A Go runs that only notes what it is asked for, and takes its time."""
     go, noted = checkout / "path/go", checkout / "noted"
     go.write_text(f'#!/bin/sh\n[ "$3" = build ] || exit 0\nshift 9\necho "$1" >>{noted}\nsleep 0.2\ntouch "$1"\nchmod +x "$1"\n')
     go.chmod(0o755)
@@ -142,7 +142,7 @@ def test_two_builds_at_once_build_each_program_once(checkout: Path) -> None:
 
 
 def test_of_an_older_kubernetes_are_only_the_parts_that_differ(checkout: Path) -> None:
-    """With a Go that only notes of which module it is asked for what."""
+    """A Go runs that only notes of which module it is asked for what."""
     go, noted = checkout / "path/go", checkout / "noted"
     note = f'echo "$(basename "$1" .part) $module" >>{noted}'
     go.write_text(f'#!/bin/sh\n[ "$3" = build ] || exit 0\nmodule=$2\nshift 9\n{note}\n>"$1"\nchmod +x "$1"\n')

@@ -25,7 +25,7 @@ EVICT = "ValidatingAdmissionPolicy egs-evict"
 
 @pytest.fixture(scope="module")
 def installed(world: World) -> Iterator[Installed]:
-    """As the agent sees it, with its own rights."""
+    """Returns what the agent sees, with its own rights."""
     api = Api(access_as_agent(world.cluster))
     made = Installed(api, note=lambda event, fields: pytest.fail(f"{event} {fields}"))
     # Other tests may have taken policies off and put them back: others than were installed, by their marks.

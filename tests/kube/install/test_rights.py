@@ -65,7 +65,7 @@ def role_binding(role: str) -> Object:
 
 
 def of_namespace(path: str, kind: str, api: str, **more: Any) -> dict[str, Call]:
-    """What the agent does with what it keeps in a workspace's namespace, by verb."""
+    """Returns what the agent does with what it keeps in a workspace's namespace, by verb."""
     return {
         "list": get(path),
         "create": applied(f"{path}/egs-try", kind, api, **more),
@@ -106,7 +106,7 @@ OF_JOBS: Final = (
 
 
 def made_and_deleted(path: str) -> dict[str, Call]:
-    """What the agent does with an object of a job, of the kind that is listed there."""
+    """Returns what the agent does with an object of a job, of the kind that is listed there."""
     group, _, plural = path.rpartition("/")
     inside = f"{group}/namespaces/red/{plural}"
     return {"list": get(path), "create": post(inside, of_job(plural)), "delete": delete(f"{inside}/egs-try")}
@@ -582,7 +582,7 @@ SECURE: Final = {
 
 
 def of_egs(*, metadata: Object | None = None, spec: Object | None = None, main: Object | None = None, **security: Any) -> Object:
-    """As a check's pod is, but for what is given."""
+    """Returns a check's pod, but for what is given."""
     secured = container() | {"securityContext": SECURE | security} | (main or {})
     return {"metadata": {"name": "try", **(metadata or {})}, "spec": {"restartPolicy": "Never", "containers": [secured], **(spec or {})}}
 

@@ -30,7 +30,7 @@ def uninstall(cluster: Cluster, *options: str) -> tuple[int, str]:
 
 
 def marks_of(body: Object) -> list[str]:
-    """What of it is EGS's: its name, labels, annotations, finalizers, taints, and whom it gives which role."""
+    """Returns what of it is EGS's: its name, labels, annotations, finalizers, taints, and whom it gives which role."""
     meta, spec = body["metadata"], body.get("spec") or {}
     words = [meta["name"], *(meta.get("labels") or {}), *(meta.get("annotations") or {}), *meta.get("finalizers", [])]
     words += [taint["key"] for taint in spec.get("taints") or [] if isinstance(taint, dict)] if body["kind"] == "Node" else []

@@ -43,7 +43,7 @@ def made(world: World) -> Iterator[Callable[..., str]]:
 
 
 def bound_by_scheduler(world: World, name: str) -> str:
-    """What a scheduler with an old view of blue's node comes to."""
+    """Returns what a scheduler with an old view of blue's node comes to."""
     return world.scheduler.call("POST", pods_path("red", name, "binding"), binding(name)).outcome
 
 

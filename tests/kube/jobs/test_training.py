@@ -37,7 +37,7 @@ def operated(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def site(operated: Cluster) -> Iterator[Site]:
-    """Beside its GPU nodes there is one without GPUs, where launchers run."""
+    """It has one node without GPUs beside its GPU nodes, where launchers run."""
     operated.apply(OFFICE)
     with moved_in(operated, nodes=NODES) as made:
         yield made

@@ -65,7 +65,7 @@ def red(site: Site) -> str:
 
 
 class Life:
-    """Of a box, from claim to release. `deaths`: one after the other."""
+    """It is the life of a box, from claim to release. `deaths` come one after the other."""
 
     def __init__(self, site: Site, admin: Caller, slice_: str, *deaths: Death) -> None:
         self.site, self.admin, self.slice, self.deaths = site, admin, slice_, list(deaths)

@@ -61,7 +61,7 @@ def left(site: Site, slice_: str) -> list[Object]:
 
 
 def drains(site: Site, box: Assignment) -> list[StepEvent]:
-    """What was told of them since the last look."""
+    """Returns what was told of them since the last look."""
     return [event for event in site.take_events() if event.step == "drain" and event.assignment_id == box.id]
 
 

@@ -150,7 +150,7 @@ def test_the_job_that_the_page_of_a_box_shows_is_taken_as_it_is_and_fits_the_box
 
 
 def _own_needs(its_pod: Object) -> Object:
-    """What it asks for itself, without what the namespace's LimitRange adds."""
+    """Returns what it asks for itself, without what the namespace's LimitRange adds."""
     (its_container,) = its_pod["spec"]["containers"]
     return dict(its_container["resources"]["requests"])
 

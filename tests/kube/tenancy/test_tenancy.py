@@ -261,7 +261,7 @@ DAMAGES: dict[str, tuple[list[str], str]] = {
 
 
 def do_damage(house: House, damage: str, account: Account) -> str:
-    """What of the workspace is told then."""
+    """Returns what of the workspace is told then."""
     command, what = DAMAGES[damage]
     words = [word.format(account=f"egs-{account.id}") if word.startswith("{a") else word for word in command]
     house.cluster.kubectl("--namespace", house.namespace, *words)
@@ -363,7 +363,7 @@ def test_a_network_policy_that_opens_the_fence_is_seen_and_taken_away_by_the_nex
 
 @pytest.mark.parametrize("label", ["", "egs.io/slice"])
 def test_where_the_policy_says_so_a_network_policy_that_opens_the_fence_is_told_and_left(label: str, house: House) -> None:
-    """Also one that has our label."""
+    """This holds also for one that has our label."""
     house.make()
     house.repairs = False
     house.cluster.apply(policy_of(house, "sneak", ingress=[{}]))

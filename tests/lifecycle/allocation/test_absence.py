@@ -45,7 +45,7 @@ def _promised() -> list[object]:
 
 
 def _is_at_risk(gpr: Gpr) -> bool:
-    """By the silence of its cluster, and promised what it was."""
+    """Says whether it is at risk by the silence of its cluster, and promised what it was."""
     return Promise.objects.get(gpr=gpr).risk == Cause.SILENCE and not PromiseMove.objects.exists()
 
 

@@ -26,7 +26,7 @@ def test_a_promise_that_the_planner_breaks_is_recorded_as_its_fault_once(monkeyp
     make_evictions = engine.make_evictions
 
     def wrong(board: Board, *given: Any) -> Any:
-        """As if some pass had put it off for a day, and for another at the next tick."""
+        """Plans as if some pass had put it off for a day, and for another at the next tick."""
         answer, waiting = make_evictions(board, *given), board.queue[str(waits.pk)]
         box = board.box(waiting)
         board.remove_slot(waiting)

@@ -32,7 +32,7 @@ def view(node: Node, sick: Node | None, away: Node | None, dropped: Node | None)
 
 
 def rows_of(gpr: Gpr) -> tuple[Reservation, Reservation | None]:
-    """What fails, and the last spare for it."""
+    """Returns the row that fails, and the last spare for it."""
     spares = list(Reservation.objects.filter(gpr=gpr, replaces__isnull=False).select_related("node", "replaces__node"))
     spare = max(spares, key=lambda row: (row.is_coming, row.starts_at), default=None)
     sick = spare.replaces if spare is not None else Reservation.objects.exclude(failing_at=None).select_related("node").get(gpr=gpr)
@@ -58,7 +58,7 @@ def say(stage: Stage, row: Reservation, *phases: Phase, **changes: Any) -> None:
 
 
 def wanted(stage: Stage) -> dict[str, Assignment]:
-    """What the agent is told, by node."""
+    """Returns what the agent is told, by node."""
     return {each.node: each for each in desired_set(cluster_id=stage.cluster.pk, now=stage.now)}
 
 

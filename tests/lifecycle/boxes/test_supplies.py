@@ -253,7 +253,7 @@ def test_nothing_more_is_ordered_from_a_supply_that_is_late(stage: Stage) -> Non
 
 
 def test_an_order_that_is_too_late_has_failed_and_the_request_starts_elsewhere(stage: Stage) -> None:
-    """And the supply rests, for longer each time."""
+    """The supply rests, for longer each time."""
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
 

@@ -41,7 +41,7 @@ def promised_at(gpr: Gpr) -> Any:
 
 
 def in_a_row(stage: Stage, *asked: dict[str, Any]) -> list[Gpr]:
-    """On one node, behind a box of two hours."""
+    """They stand on one node, behind a box of two hours."""
     stage.active(duration_s=2 * HOUR_S)
     slices = [factories.make_slice(stage.cluster, owner=stage.owner) for _ in asked]
     return [stage.submit(of, **{"duration_s": 2 * HOUR_S, **ask}) for of, ask in zip(slices, asked, strict=True)]
@@ -294,7 +294,7 @@ def test_who_cannot_start_any_more_as_he_stands_is_offered_what_the_policy_of_no
 
 
 def got_by(stage: Stage, gpr: Gpr, asked: GprSpec) -> tuple[Any, Any]:
-    """What it would be told after this edit, of which nothing stays."""
+    """Returns what it would be told after this edit, of which nothing stays."""
     others = Promise.objects.exclude(gpr=gpr).order_by("pk").values_list("gpr", "promised_start_at")
     before = list(others)
     with transaction.atomic():

@@ -44,7 +44,7 @@ def starts(stage: Stage) -> list[datetime]:
 
 
 def taken(stage: Stage, days: Iterable[int]) -> None:
-    """By another workspace, which has booked both nodes at these times."""
+    """Books both nodes at these times for another workspace."""
     for day in days:
         stage.submit(make_slice(stage.cluster, owner=stage.owner), nodes=2, earliest_start_at=starts(stage)[day], is_booking=True)
 

@@ -79,7 +79,7 @@ def told(kind: str = "alert.fired") -> list[str]:
 
 
 def notices(user: Any) -> list[str]:
-    """Those of alerts, in the order in which they were told."""
+    """Returns those of alerts, in the order in which they were told."""
     while outbox_expand(now=NOW):
         pass
     rows = Notice.objects.filter(user=user, kind=NoticeKind.ALERT).order_by("event__pk")

@@ -28,7 +28,7 @@ HOUR = timedelta(hours=1)
 
 
 def at_once(*works: Callable[[], object]) -> list[object]:
-    """What each returned; its error, if it was refused."""
+    """Returns what each returned; its error, if it was refused."""
     barrier = Barrier(len(works))
 
     def one(act: Callable[[], object]) -> object:

@@ -25,7 +25,7 @@ PAGE, CREATE = "/admin/checks/", "/admin/checks/create/"
 
 
 def text(response: Any) -> str:
-    """What is to be read, without the tags."""
+    """Returns what is to be read, without the tags."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", response.content.decode())).split())
 
 

@@ -21,7 +21,7 @@ PAGE, ANNOUNCE = "/admin/maintenance/", "/admin/maintenance/announce/"
 
 
 def typed(admin_world: AdminWorld, **changes: Any) -> dict[str, Any]:
-    """In the reader's zone, UTC here."""
+    """Writes it in the reader's zone, UTC here."""
     starts_at = db_now() + timedelta(hours=1)
     times = {"starts_at": f"{starts_at:%Y-%m-%dT%H:%M}", "ends_at": f"{starts_at + timedelta(hours=4):%Y-%m-%dT%H:%M}"}
     return {"place": str(admin_world.cluster.pk), "reason": "New firmware", **times, **changes}

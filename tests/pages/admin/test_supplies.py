@@ -29,7 +29,7 @@ def typed(**changes: Any) -> dict[str, Any]:
 
 
 def ordered(admin_world: AdminWorld) -> tuple[Gpr, SupplyOrder]:
-    """For a request that waits behind the one that runs."""
+    """Orders for a request that waits behind the one that runs."""
     factories.supply(admin_world.cluster, name="spot")
     slice_ = factories.make_slice(admin_world.cluster, name="robots", owner=admin_world.people.outsider)
     Slice.objects.filter(pk=slice_.pk).update(may_order=True)

@@ -108,7 +108,7 @@ REDIRECTS = {"admin-home", *POSTS_THAT_ACT}
 
 
 def address(name: str, admin_world: AdminWorld) -> str:
-    """Of something that there is, in a state in which there is something to decide."""
+    """Returns the address of something that there is, in a state in which there is something to decide."""
     gprs = {
         "admin-approve": admin_world.held,
         "gpr-approve": admin_world.held,

@@ -25,7 +25,7 @@ TABLE_ROW = re.compile(r'<span class="strong">([^<]+)</span>')
 
 @pytest.fixture
 def gpus(admin_world: AdminWorld) -> list[Gpu]:
-    """Those of the first node of the box `runs`: the first one hot, the second one idle, the third one sick."""
+    """Returns those of the first node of the box `runs`: the first one hot, the second one idle, the third one sick."""
     gpus = gpus_of(admin_world.cluster.nodes.order_by("name")[0])
     Gpu.objects.filter(pk=gpus[2].pk).update(is_healthy=False)
     values: list[dict[str, float]] = [

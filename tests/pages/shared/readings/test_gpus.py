@@ -34,7 +34,7 @@ def rows(markup: str) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def gpus(admin_world: AdminWorld) -> list[Gpu]:
-    """Those of the box `runs`, the first one hot, the second one idle, the third one stale."""
+    """Returns those of the box `runs`, the first one hot, the second one idle, the third one stale."""
     node = admin_world.cluster.nodes.order_by("name")[0]
     gpus, now = gpus_of(node), db_now()
     old = now - timedelta(minutes=2)
