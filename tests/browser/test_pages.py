@@ -56,6 +56,8 @@ ADMIN_PAGES = {
     "/admin/maintenance/announce/": {**ADMIN, **FORM},
     "/admin/quotas/": {**ADMIN, **ROWS},
     "/admin/quotas/create/": {**ADMIN, **FORM},
+    "/admin/templates/": ADMIN,
+    "/admin/templates/new/": {**ADMIN, **FORM},
     "/admin/evictions/": ADMIN,
     "/admin/promises/": ADMIN,
     "/admin/defragmentation/": ADMIN,
