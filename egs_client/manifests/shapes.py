@@ -47,7 +47,7 @@ def _template(spec: dict[str, Any], at: Path, *, restarts: tuple[str, ...], is_n
     here = (*at, "template")
     template = spec.get("template")
     if not isinstance(template, dict):
-        yield ObjectFault(here, f"It needs the template of its pods here, with spec.{PODS}.{nearest('template', spec)}")
+        yield ObjectFault(here, f"It needs the template of its pods here, with spec.{PODS}.{_other('template', spec)}")
         return
     pod = template.get("spec")
     if not isinstance(pod, dict):
@@ -58,6 +58,11 @@ def _template(spec: dict[str, Any], at: Path, *, restarts: tuple[str, ...], is_n
         yield from _restart(restart, (*here, "spec", "restartPolicy"), restarts)
     yield from _labels(template.get("metadata"), (*here, "metadata"))
     yield from _containers(pod, (*here, "spec"))
+
+
+def _other(field: str, found: dict[str, Any]) -> str:
+    """The nearest field that is there, if this one is not."""
+    return "" if field in found else nearest(field, found)
 
 
 def _restart(value: Any, at: Path, allowed: tuple[str, ...]) -> Iterator[ObjectFault]:
@@ -76,7 +81,7 @@ def _labels(metadata: Any, at: Path) -> Iterator[ObjectFault]:
 def _containers(pod: dict[str, Any], at: Path) -> Iterator[ObjectFault]:
     here = (*at, PODS)
     if not isinstance(pod.get(PODS), list) or not pod[PODS]:
-        yield ObjectFault(here, f"A pod needs a list of {PODS}, each with name and image.{nearest(PODS, pod)}")
+        yield ObjectFault(here, f"A pod needs a list of {PODS}, each with name and image.{_other(PODS, pod)}")
     for field in ("initContainers", PODS):
         names: set[str] = set()
         found = pod.get(field)

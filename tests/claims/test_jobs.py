@@ -57,7 +57,7 @@ def test_a_job_is_filed_once_with_its_request_and_told_until_it_is_complete(stag
         (JobAsk(image="a/b:1", kind="MPIJob"), "kind: No cluster where this may run serves MPIJob"),
         (
             JobAsk(kind="Manifest", manifest=MANIFEST),
-            "manifest: Line 5, spec.template.spec.hostPID: Pods of a workspace",
+            "Line 5, spec.template.spec.hostPID: Pods of a workspace",
         ),
         (JobAsk(image="a/b:1", manifest=MANIFEST), "manifest: Line 5"),
         (JobAsk(kind="Manifest"), "manifest: Give at least one object."),
