@@ -145,7 +145,7 @@ def test_what_an_agent_sees_of_one_node_is_stored_where_that_raises_for_another(
 def test_an_assignment_that_cannot_be_told_is_left_out_and_the_others_are_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     bad, good = pair(stage)
     stage.tick()
-    plant(monkeypatch, sync, "_assignment", lambda row, checks: row.gpr_id == bad.pk)
+    plant(monkeypatch, sync, "_assignment", lambda box, gpus, checks: box.gpr_id == bad.pk)
 
     replies = [stage.agent.sync(at=stage.now) for _ in range(2)]
 
