@@ -23,6 +23,7 @@ if settings.EGS_OIDC_PROVIDERS:
     ]
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("api/v1/", include("egs.api")),  # first, since it has the most calls
     path("login/", login, name="login"),
     path("setup/", setup, name="setup"),
     path("logout/", logout, name="logout"),
@@ -31,7 +32,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", include("portal_admin.urls")),
     path("", include("egs.agent_urls")),
     path("", include("egs.health")),
-    path("api/v1/", include("egs.api")),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", swagger(SpectacularSwaggerSplitView.as_view(url_name="schema")), name="docs"),
 ]

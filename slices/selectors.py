@@ -9,7 +9,7 @@ from django.db.models.functions import Coalesce
 from accounts.models import User
 from accounts.policy import Kind, Relation, Verb, least_role, may, may_all, visible_rows
 from core.errors import Conflict, NotAllowed, NotFound
-from core.rest.references import by_reference, id_of, one_by_id
+from core.rest.references import id_of, one_by_id
 from core.written_sql import Id, Text, WrittenQuery
 from inventory.models import Cluster
 from protocol.cluster_names import ACCOUNTS, account_of
@@ -82,9 +82,10 @@ _ROLE_OF_ACTOR: Final = Membership.objects.filter(slice=OuterRef("pk"), user=Id(
 _ROLES_IN: Final = WrittenQuery(
     Slice.objects.order_by().annotate(role=Subquery(_ROLE_OF_ACTOR), is_run=Exists(_run_by(Id("actor")))).values_list("role", "is_run")
 )
-_OWN: Final = Slice.objects.filter(own_of(Id("actor"))).order_by()
-_OWN_BY_ID: Final = WrittenQuery(_OWN)
-_OWN_BY_NAME: Final = WrittenQuery(_OWN.filter(name=Text("name")))
+_ALL: Final = Slice.objects.order_by()
+_OWN: Final = _ALL.filter(own_of(Id("actor")))
+_BY_ID, _OWN_BY_ID = WrittenQuery(_ALL), WrittenQuery(_OWN)
+_BY_NAME, _OWN_BY_NAME = (WrittenQuery(rows.filter(name=Text("name"))) for rows in (_ALL, _OWN))
 
 _MEMBERSHIPS: Final = WrittenQuery(
     Membership.objects.filter(user=Id("actor"))
@@ -108,12 +109,11 @@ def slice_for(actor: User, reference: str | UUID, *, verb: Verb = Verb.SEE) -> S
 
 
 def _slice_seen(actor: User, reference: str | UUID) -> Slice | None:
-    if may_all(actor, Verb.SEE, Kind.WORKSPACE):
-        return by_reference(Slice.objects.all(), reference)
+    by_id, by_name = (_BY_ID, _BY_NAME) if may_all(actor, Verb.SEE, Kind.WORKSPACE) else (_OWN_BY_ID, _OWN_BY_NAME)
     if id_ := id_of(reference):
-        found = _OWN_BY_ID([id_], actor=actor.pk)
+        found = by_id([id_], actor=actor.pk)
     else:
-        found = _OWN_BY_NAME(name=str(reference), actor=actor.pk) if "\x00" not in str(reference) else []
+        found = by_name(name=str(reference), actor=actor.pk) if "\x00" not in str(reference) else []
     return next((slice_ for slice_ in found if not actor.bound_to or str(slice_.pk) in actor.bound_to), None)
 
 

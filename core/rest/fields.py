@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+from rest_framework.utils.serializer_helpers import BindingDict
 
 from core.names import MUST, PATTERN, name_fault, text_fault
 from core.rest.sentences import with_choices
@@ -29,7 +31,14 @@ def whole_number(text: str) -> int:
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """Input whose unknown fields are errors, told together with all others."""
+    """Input whose unknown fields are errors, told together with all others.
+
+    DRF copies all fields for each serializer. Those of a class share theirs, which get no context.
+    """
+
+    @property
+    def fields(self) -> Any:
+        return _fields_of(type(self))
 
     def to_internal_value(self, data: Any) -> Any:
         if not isinstance(data, Mapping):
@@ -44,6 +53,15 @@ class StrictSerializer(serializers.Serializer[Any]):
         if errors:
             raise serializers.ValidationError(errors)
         return value
+
+
+@cache
+def _fields_of(kind: type[StrictSerializer]) -> Any:
+    made = kind()
+    fields: Any = BindingDict(made)
+    for name, field in made.get_fields().items():
+        fields[name] = field
+    return fields
 
 
 class Nothing(StrictSerializer):

@@ -328,7 +328,7 @@ class GprDetailSerializer(GprSerializer):
 
     @extend_schema_field(ReplacementSerializer(many=True))
     def get_replacements(self, gpr: Gpr) -> Any:
-        return ReplacementSerializer(replacements_of(gpr), many=True).data
+        return [nested(ReplacementSerializer, row) for row in replacements_of(gpr)]
 
     @extend_schema_field(PromiseMoveSerializer(many=True))
     def get_promise_moves(self, gpr: Gpr) -> Any:
@@ -340,12 +340,11 @@ class GprDetailSerializer(GprSerializer):
         for move in of_gprs:
             if move.cause_id not in known:
                 move.cause_id = None  # type: ignore[assignment]
-        return PromiseMoveSerializer(moves, many=True).data
+        return [nested(PromiseMoveSerializer, move) for move in moves]
 
 
 def _own_orders(gpr: Gpr, ids: Sequence[str]) -> set[str]:
-    rows = SupplyOrder.objects.filter(gpr=gpr, pk__in=ids) if ids else SupplyOrder.objects.none()
-    return {str(pk) for pk in rows.values_list("pk", flat=True)}
+    return {str(pk) for pk in SupplyOrder.objects.filter(gpr=gpr, pk__in=ids).values_list("pk", flat=True)} if ids else set()
 
 
 class StepSerializer(ModelOutputSerializer[StepResult]):

@@ -17,7 +17,7 @@ from core.clock import db_now
 from core.errors import NotAllowed, StaleState
 from core.rest.references import one_by_id, one_by_reference
 from core.written_sql import Id, Moment, WrittenQuery
-from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState, GprTemplate, PromiseMove
+from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState, GprTemplate
 from inventory.models import Cluster, Node, Reservation, ReservationState, StepResult
 from journal.models import Event
 from slices.deputies.selectors import deputized_projects
@@ -98,7 +98,7 @@ def with_nodes(rows: QuerySet[Gpr]) -> QuerySet[Gpr]:
 def as_filed(gpr: Any, clusters: Sequence[Cluster]) -> Gpr:
     """Sets what `with_nodes(gprs_visible_to(…))` would load of a GPR that was filed right now."""
     gpr.named_clusters, gpr.held_now = list(gpr.clusters.only("name") if len(clusters) > 1 else clusters), []
-    gpr._prefetched_objects_cache = {"promise_moves": PromiseMove.objects.none()}
+    gpr._prefetched_objects_cache = {"promise_moves": []}
     for name in ("promise", "cluster_request", "idle_box"):
         gpr._state.fields_cache.setdefault(name, None)
     return cast(Gpr, gpr)
