@@ -77,8 +77,10 @@ def _send(topics: Sequence[str]) -> None:
         with _redis().pipeline(transaction=False) as sent:  # a plan may have changed for thousands
             for topic in topics:
                 sent.publish(CHANNEL, topic)
-            sent.execute()
-        if TICK in topics and _redis().set(KICK_KEY, 1, nx=True, px=KICK_MS):
+            if TICK in topics:
+                sent.set(KICK_KEY, 1, nx=True, px=KICK_MS)
+            *_, is_first = sent.execute()
+        if TICK in topics and is_first:
             current_app.send_task(TICK_TASK, expires=KICK_MS / 1000, retry=False)
     except (redis.RedisError, OperationalError) as error:
         log.warning("hint_lost", topics=topics[:LOGGED_MOST], error=type(error).__name__)

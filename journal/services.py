@@ -54,12 +54,12 @@ def event_record(
         cluster_id=cluster_id,
         data=data or {},
     )
-    events_record([event])
+    events_record([event], keyed=True)
     return event
 
 
-def events_record(events: Sequence[Event]) -> None:
-    """Events of which people are told get into the outbox. Raises RuntimeError outside a transaction."""
+def events_record(events: Sequence[Event], *, keyed: bool = False) -> None:
+    """Events of which people are told get into the outbox. Raises RuntimeError outside a transaction. `keyed`: as for `rows_insert`."""
     if not transaction.get_connection().in_atomic_block:
         raise RuntimeError("An Event is written in the transaction of its change.")
     origin = request_origin()
@@ -73,5 +73,6 @@ def events_record(events: Sequence[Event]) -> None:
         topics.add(INVENTORY)
     if topics:
         hint(*sorted(topics))
-    rows_insert(events)
-    rows_insert([Outbox(event=event) for event in events if rule_of(event) is not None])
+    told = [event for event in events if rule_of(event) is not None]
+    rows_insert(events, keyed=keyed or bool(told))
+    rows_insert([Outbox(event=event) for event in told], keyed=False)

@@ -55,10 +55,10 @@ def look_everywhere(patch: pytest.MonkeyPatch) -> None:
             scan(place, headers, response.content.decode(errors="replace"))
         return response
 
-    def inserts(rows: Any) -> Any:
+    def inserts(rows: Any, **given: Any) -> Any:
         for row in rows:
             scan(f"record {type(row).__name__}", repr(vars(row)))
-        return rows_insert(rows)
+        return rows_insert(rows, **given)
 
     patch.setattr(ClientHandler, "__call__", answers)
     patch.setattr(services, "rows_insert", inserts)

@@ -119,7 +119,7 @@ class LiveSnapshot:
             dict(rows.clusters_of_slice),
             now,
             self._board,
-            record.explained,
+            record,
         )
 
     def _make_pools(self, fleet: Fleet, absence: HubAbsence | None, now: datetime) -> PoolIndex:

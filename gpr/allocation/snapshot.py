@@ -18,7 +18,7 @@ from gpr.allocation.rows import (
     HeldRow,
     PromiseRow,
 )
-from gpr.models import ENDED, PROVISIONED, AfterCondition, Gpr, GprState, ended_well
+from gpr.models import ENDED, PROVISIONED, AfterCondition, Gpr, GprState, PlanRecord, ended_well
 from inventory.models import Cluster, MaintenanceWindow, Supply
 from planner.plan import Cause
 from planner.promises.live_board import LiveBoard
@@ -58,7 +58,7 @@ class Loaded:
     clusters_of_slice: Mapping[UUID, Set[UUID]]
     now: datetime
     board: LiveBoard  # the stored slots of this snapshot, or of one made of it
-    explained: UUID | None = None  # of PlanRecord
+    record: PlanRecord
 
     @property
     def last_rank(self) -> int:

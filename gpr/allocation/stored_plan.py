@@ -18,14 +18,14 @@ from fast_update.fast import fast_update
 
 from core.locks import in_turn, transaction_lock
 from core.words import utc
-from core.written_sql import rows_insert, sent_together
+from core.written_sql import rows_insert, rows_update, sent_together
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.plan_faults import plan_faults_record
 from gpr.allocation.rows import GprRow, PlanSummary, PromiseRow, plan_summaries
 from gpr.allocation.snapshot import SLACK, Loaded, at
 from gpr.evictions.services import evictions_store
 from gpr.models import Gpr, PlanRecord, Promise, PromiseMove, Shadow
-from gpr.promises.forecasts import Range, forecasts_drop, forecasts_make
+from gpr.promises.forecasts import Range, forecasts_drop, forecasts_store, ranges_of
 from gpr.quotas.fairness import usage_add
 from gpr.supplies.orders import orders_follow
 from inventory.models import Cluster
@@ -78,7 +78,7 @@ def replan(
     loaded = snapshot_load(now=now, with_memory=edited is not None)
     was = loaded.waiting(edited.gpr, edited.clusters) if edited is not None else None
     loaded = replace(loaded, snapshot=replace(loaded.snapshot, moved=moved, edited=was))
-    since = _Process.basis if explained is None and loaded.explained == _Process.explained else None
+    since = _Process.basis if explained is None and loaded.record.explained == _Process.explained else None
     made = None if explained is None or explained else _on_live_board(loaded, plan_starts)
     made = made or plan_of(loaded, explained=explained, since=since)
     if since is not None and made.basis is not None:
@@ -130,7 +130,7 @@ def plan_store(
     plan_faults_record(made.faults, loaded.requests, now=now)
     if edited is not None:
         forecasts_drop([edited])
-    ranges = forecasts_make(made.forecasts, now=now)
+    ranges = ranges_of(made.forecasts, now=now)
     for placement in made.placements:
         if placement.id in shown and (summary := summary_of(placement)) != shown[placement.id]:
             summaries[UUID(placement.id)] = summary
@@ -147,16 +147,13 @@ def plan_store(
     gprs = [_summary_row(pk, summary) for pk, summary in summaries.items()]
     fast_update(Gpr.objects.all(), gprs, PlanSummary._fields, ROWS_AT_ONCE)
     with sent_together():
+        forecasts_store(made.forecasts, ranges, now=now)
         rows_insert(new)
         rows_insert(_shadows(made.remembered, now), unique="gpr_id")
         fast_update(Promise.objects.all(), [Promise(**stored._asdict()) for stored in changed], PromiseRow._fields[2:], ROWS_AT_ONCE)
+        _record_store(made, loaded, are_stored=bool(summaries))
     if edited is not None:
         Promise.objects.filter(gpr=edited).update(**_range_at(ranges.get(str(edited.pk)), now))
-    if made.remembered is not None:
-        _sums_store(made.remembered)
-    if loaded.snapshot.has_freed:
-        PlanRecord.objects.update(has_freed=False)
-    _remember_basis(made, loaded, are_stored=bool(summaries))
     evictions_store(made.evictions, now=now)
     orders_follow(made, loaded, now=now)
     if summaries or new or changed:
@@ -164,11 +161,20 @@ def plan_store(
     return new
 
 
-def _remember_basis(made: Plan, loaded: Loaded, *, are_stored: bool) -> None:
-    name = uuid4() if are_stored else loaded.explained
-    if are_stored and not PlanRecord.objects.update(explained=name):
-        PlanRecord.objects.create(explained=name)
+def _record_store(made: Plan, loaded: Loaded, *, are_stored: bool) -> None:
+    record, sums = loaded.record, made.remembered
+    changes: dict[str, Any] = {"explained": uuid4()} if are_stored else {}
+    if sums is not None:
+        changes |= {"promised_sum_s": sums.promised_s, "patient_sum_s": sums.patient_s, "summed_at": at(sums.summed_at_s)}
+    if record.has_freed:
+        changes["has_freed"] = False
+    changed = [PlanRecord(pk=record.pk, **changes)] if changes else []
+    if record._state.adding:
+        rows_insert(changed)
+    else:
+        rows_update(changed, list(changes))
     if made.basis is not None:
+        name = changes.get("explained", record.explained)
 
         def remember() -> None:
             _Process.basis, _Process.explained = made.basis, name
@@ -229,12 +235,6 @@ def _shadows(remembered: Remembered | None, now: datetime) -> list[Shadow]:
         return []
     shadows = {shadow.id: shadow for shadow in remembered.shadows}
     return [_shadow(id_, arrival, shadows.get(id_), now) for id_, arrival in remembered.arrivals]
-
-
-def _sums_store(remembered: Remembered) -> None:
-    sums = {"promised_sum_s": remembered.promised_s, "patient_sum_s": remembered.patient_s, "summed_at": at(remembered.summed_at_s)}
-    if not PlanRecord.objects.update(**sums):
-        PlanRecord.objects.create(**sums)
 
 
 def shadows_prune(*, now: datetime) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Self
+from typing import Final
 
 from django.db.models import UUIDField
 from django.db.models.functions import Coalesce
@@ -67,14 +67,22 @@ class Ledger:
     windows: list[GpuWindow]
 
     @classmethod
-    def load(cls, slices: Iterable[Slice], *, now: datetime) -> Self:
+    def load(cls, slices: Iterable[Slice], *, now: datetime) -> Ledger:
         """Runs one query if there is no budget. To keep budgets under concurrent requests the caller holds the plan lock."""
+        return cls.send(slices, now=now)()
+
+    @classmethod
+    def send(cls, slices: Iterable[Slice], *, now: datetime) -> Callable[[], Ledger]:
+        """Asks for it; what it returns waits for it."""
         projects = {slice_.pk: slice_.project_id for slice_ in slices}
-        budgets = _BUDGETS_OF({*projects, *projects.values()})
-        if not budgets:
-            return cls((), [])
-        spans = [period_at(budget, now) for budget in budgets]
-        return cls(budgets, windows_load(set(projects.values()), spans=spans, now=now))
+        sent = _BUDGETS_OF.send({*projects, *projects.values()})
+
+        def ledger() -> Ledger:
+            budgets = sent()
+            spans = [period_at(budget, now) for budget in budgets]
+            return cls(budgets, windows_load(set(projects.values()), spans=spans, now=now) if budgets else [])
+
+        return ledger
 
     def add(self, window: GpuWindow) -> None:
         self.windows.append(window)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -60,7 +60,6 @@ _ENDED: Final = Forecast.objects.exclude(started_at=None).order_by("-started_at"
 _NEWEST: Final = WrittenQuery(_ENDED.values_list("started_at", "pk")[:1])
 _OUTCOMES: Final = WrittenQuery(_ENDED.values_list(*_FIELDS)[:HISTORY_COUNT])
 _SETTLED: Final = WrittenQuery(AllocatorRecord.objects.values_list("kept_count", "late_count"))
-_OPEN: Final = WrittenQuery(Forecast.objects.filter(started_at=None).values_list("pk", flat=True), key="gpr__id")
 
 
 class _Process:
@@ -89,17 +88,15 @@ def range_of(learned: ForecastRanges, asked: PlannerForecast) -> Range:
     return Range(p50_s, p90_s, LEARNED, is_learned=True)
 
 
-def forecasts_make(asked: Iterable[PlannerForecast], *, now: datetime) -> dict[str, Range]:
-    """Store forecasts of GPRs that are newly promised or edited; returns ranges by id."""
-    asked = list(asked)
-    if not asked:
-        return {}
-    learned = ranges_load(now=now)
-    ranges = {one.id: range_of(learned, one) for one in asked}
-    if replaced := _OPEN(list(map(UUID, ranges))):
-        Forecast.objects.filter(pk__in=replaced).delete()
-    rows_insert([_forecast(one, ranges[one.id], now) for one in asked])
-    return ranges
+def ranges_of(asked: Sequence[PlannerForecast], *, now: datetime) -> dict[str, Range]:
+    """Returns ranges by id. Runs no query for none."""
+    learned = ranges_load(now=now) if asked else ForecastRanges()
+    return {one.id: range_of(learned, one) for one in asked}
+
+
+def forecasts_store(asked: Iterable[PlannerForecast], ranges: Mapping[str, Range], *, now: datetime) -> None:
+    """Store forecasts of GPRs that are newly promised or edited, in place of older ones that are open."""
+    rows_insert([_forecast(one, ranges[one.id], now) for one in asked], unique="gpr_id", where="started_at IS NULL", keyed=False)
 
 
 def forecasts_started(gprs: Iterable[Gpr], *, now: datetime) -> None:

@@ -24,7 +24,6 @@ from core.errors import EgsError, InvalidInput, NotAllowed, StaleState
 from core.rest.fields import StrictSerializer, whole_number
 from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
-from gpr.allocation.stored_plan import plan_turn
 from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.followers.selectors import predecessor_for
 from gpr.idle.services import gpr_keep
@@ -122,9 +121,7 @@ class GprViewSet(ApiViewSet[Gpr]):
         """Create a request. It is QUEUED with a promised start, or PENDING_APPROVAL with the policy rules that it exceeds."""
         data, actor = self.body(GprCreate), actor_of(request)
         spec = spec_of_create(data, actor=actor)
-        with plan_turn(), transaction.atomic():
-            made = gpr_submit(actor=actor, spec=spec, now=self.now)
-            self.remember(made.pk)
+        made = gpr_submit(actor=actor, spec=spec, now=self.now, remember=self.remember)
         return self._answer_of(as_filed(made, spec.clusters), status=status.HTTP_201_CREATED)
 
     @extend_schema(request=GprAsk, responses={200: OffersSerializer})

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Count
@@ -14,7 +15,7 @@ from accounts.models import User
 from accounts.policy import Verb, may
 from core.errors import EgsError, NotAllowed, OverPolicy, QueueFull
 from core.words import plural
-from core.written_sql import WrittenQuery
+from core.written_sql import WrittenQuery, sent_together
 from gpr.allocation.stored_plan import plan_lock, plan_turn
 from gpr.budgets.ledger import Ledger
 from gpr.followers.selectors import refuse_chain
@@ -30,19 +31,24 @@ _WAITING: Final = Gpr.objects.filter(state__in=WAITING).order_by()
 _WAITING_COUNTS: Final = WrittenQuery(_WAITING.values_list("slice").annotate(Count("pk")), key="slice__id")
 
 
-def gpr_submit(*, actor: User, spec: GprSpec, now: datetime) -> Gpr:
+def gpr_submit(*, actor: User, spec: GprSpec, now: datetime, remember: Callable[[UUID], None] = lambda pk: None) -> Gpr:
     """The GPR is QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds.
 
-    Raises InvalidInput, OverPolicy, QueueFull, NotAllowed, CanNeverStart or BookingDoesNotFit.
+    Raises InvalidInput, OverPolicy, QueueFull, NotAllowed, CanNeverStart or BookingDoesNotFit. `remember` gets its id in the transaction.
     """
-    (answer,) = gprs_submit(actor=actor, specs=[spec], now=now)
+    (answer,) = gprs_submit(actor=actor, specs=[spec], now=now, remember=remember)
     if isinstance(answer, EgsError):
         raise answer
     return answer
 
 
 def gprs_submit(
-    *, actor: User, specs: Sequence[GprSpec], now: datetime, collect_errors: tuple[type[EgsError], ...] = ()
+    *,
+    actor: User,
+    specs: Sequence[GprSpec],
+    now: datetime,
+    collect_errors: tuple[type[EgsError], ...] = (),
+    remember: Callable[[UUID], None] = lambda pk: None,
 ) -> list[Gpr | EgsError]:
     """Files several requests with one plan, in order.
 
@@ -58,7 +64,9 @@ def gprs_submit(
             asked[index] = spec
         except collect_errors as error:
             answers[index] = error
-    answers |= _file(actor, asked, now, collect_errors)
+    gprs = {index: _new_gpr(actor, spec, now) for index, spec in asked.items()}
+    refused = _file(gprs, asked, now, collect_errors, remember) if gprs else {}
+    answers |= {**gprs, **refused}
     return [answers[index] for index in range(len(specs))]
 
 
@@ -70,18 +78,28 @@ def may_submit(actor: User, spec: GprSpec) -> None:
 @plan_turn()
 @transaction.atomic
 def _file(
-    actor: User, specs: Mapping[int, GprSpec], now: datetime, collect_errors: tuple[type[EgsError], ...]
-) -> dict[int, Gpr | EgsError]:
-    gprs = {index: _new_gpr(actor, spec, now) for index, spec in specs.items()}
-    plan_lock()
-    refused: dict[int, EgsError] = {**_collected(_over_queue_limit(specs), collect_errors)}
-    refused |= _collected(_over_budget({index: gpr for index, gpr in gprs.items() if index not in refused}, specs, now), collect_errors)
+    gprs: Mapping[int, Gpr],
+    specs: Mapping[int, GprSpec],
+    now: datetime,
+    collect_errors: tuple[type[EgsError], ...],
+    remember: Callable[[UUID], None],
+) -> dict[int, EgsError]:
+    """Stores all but those that it returns errors for."""
+    with sent_together():
+        plan_lock()
+        waiting = _WAITING_COUNTS.send({spec.slice.pk for spec in specs.values()})
+        ledger = Ledger.send((spec.slice for spec in specs.values()), now=now)
+    refused: dict[int, EgsError] = {**_collected(_over_queue_limit(specs, Counter(dict(waiting()))), collect_errors)}
+    unrefused = {index: gpr for index, gpr in gprs.items() if index not in refused}
+    refused |= _collected(_over_budget(unrefused, specs, ledger(), now), collect_errors)
     asked = {index: gpr for index, gpr in gprs.items() if index not in refused}
     _clear_deleted_templates(asked.values())
     cannot = newcomers_store({gpr: specs[index] for index, gpr in asked.items()}, now)
     refused |= _collected({index: cannot[gpr.pk] for index, gpr in asked.items() if gpr.pk in cannot}, collect_errors)
+    for gpr in asked.values():
+        remember(gpr.pk)
     hint(TICK)
-    return {**gprs, **refused}
+    return refused
 
 
 def _collected(errors: Mapping[int, EgsError], collect_errors: tuple[type[EgsError], ...]) -> Mapping[int, EgsError]:
@@ -92,9 +110,8 @@ def _collected(errors: Mapping[int, EgsError], collect_errors: tuple[type[EgsErr
     return errors
 
 
-def _over_queue_limit(specs: Mapping[int, GprSpec]) -> dict[int, QueueFull]:
-    """The caller holds the plan lock."""
-    counts = Counter(dict(_WAITING_COUNTS({spec.slice.pk for spec in specs.values()})))
+def _over_queue_limit(specs: Mapping[int, GprSpec], counts: Counter[UUID]) -> dict[int, QueueFull]:
+    """`counts`: the requests that wait, by workspace."""
     refused: dict[int, QueueFull] = {}
     for index, spec in specs.items():
         slice_ = spec.slice
@@ -110,9 +127,8 @@ def _over_queue_limit(specs: Mapping[int, GprSpec]) -> dict[int, QueueFull]:
     return refused
 
 
-def _over_budget(gprs: Mapping[int, Gpr], specs: Mapping[int, GprSpec], now: datetime) -> dict[int, OverPolicy]:
-    """Refuses requests beyond a budget, or lets them wait for approval. The caller holds the plan lock."""
-    ledger = Ledger.load([specs[index].slice for index in gprs], now=now)
+def _over_budget(gprs: Mapping[int, Gpr], specs: Mapping[int, GprSpec], ledger: Ledger, now: datetime) -> dict[int, OverPolicy]:
+    """Refuses requests beyond a budget, or lets them wait for approval."""
     refused: dict[int, OverPolicy] = {}
     for index, gpr in gprs.items() if ledger.budgets else ():
         excesses = budget_excesses(specs[index], ledger, now=now)
