@@ -66,4 +66,5 @@ def change_if_unchanged(
 
 def _lock_row(view: ApiViewSet[Any], answer: Any) -> None:
     """Lock the object's row, so that nobody else changes it before this request is done."""
-    list(view.get_queryset().model.objects.select_for_update(no_key=True).filter(pk=answer.get("id")).values_list("pk"))
+    rows = view.get_queryset().model.objects.select_for_update(no_key=True, of=("self",))
+    list(rows.filter(pk=answer.get("id")).values_list("pk"))
