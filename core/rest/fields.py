@@ -31,11 +31,9 @@ def whole_number(text: str) -> int:
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """Input whose unknown fields are errors, told together with all others.
+    """Input whose unknown fields are errors, told together with all others."""
 
-    DRF copies all fields for each serializer. Those of a class share theirs, which get no context.
-    """
-
+    # DRF copies all fields for each serializer. Those of a class share theirs, which get no context.
     @property
     def fields(self) -> Any:
         return _fields_of(type(self))

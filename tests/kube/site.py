@@ -221,10 +221,11 @@ class Site:
 
     # -- workspaces ----------------------------------------------------------------------------------------------------
 
-    def make_slice(self, name: str) -> str:
-        """A namespace of its own, bound to the slice of the same id."""
+    def make_slice(self, name: str, *, is_restricted: bool = False) -> str:
+        """A namespace of its own, bound to the slice of the same id. `is_restricted`: with the pod security of a real workspace."""
         slice_ = f"{name}-{self.key}"
-        self.cluster.make_namespace(slice_, **{cluster_names.SLICE: slice_, f"{cluster_names.POD_SECURITY}enforce": "restricted"})
+        labels = {f"{cluster_names.POD_SECURITY}enforce": "restricted"} if is_restricted else {}
+        self.cluster.make_namespace(slice_, **{cluster_names.SLICE: slice_, **labels})
         self._slices.append(slice_)
         return slice_
 

@@ -49,7 +49,7 @@ def test_what_is_set_is_read_as_it_was_said_and_told_in_the_journal(world: World
         ({"limits": {"gpu_temperature": 151}}, "limits", "from 0 to 150"),
         ({"limits": {"gpu_temperature": "hot"}}, "limits", "number"),
         ({"limits": {"gpu_temperature": "nan"}}, "limits", "number"),
-        ({"limits": [1]}, "limits", "dictionary"),
+        ({"limits": [1]}, "limits", "a JSON object"),
         ({"images": {"virus": "a/b"}}, "images", "There is no image virus"),
         ({"images": {"nccl": "a b"}}, "images", "must be the reference of an image"),
         ({"images": {"nccl": "http://a/b"}}, "images", "must be the reference of an image"),

@@ -101,7 +101,7 @@ def site(cluster: Cluster) -> Iterator[Site]:
 
 @pytest.fixture
 def runner(site: Site, request: pytest.FixtureRequest) -> Iterator[Runner]:
-    made = Runner(site, site.make_slice(f"t{zlib.crc32(request.node.name.encode()) % 10_000}"))
+    made = Runner(site, site.make_slice(f"t{zlib.crc32(request.node.name.encode()) % 10_000}", is_restricted=True))
     yield made
     site.tell()
     made.works = []

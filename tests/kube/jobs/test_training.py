@@ -46,7 +46,7 @@ def site(operated: Cluster) -> Iterator[Site]:
 
 @pytest.fixture
 def runner(site: Site) -> Iterator[Runner]:
-    made = Runner(site, site.make_slice("t4712"))
+    made = Runner(site, site.make_slice("t4712", is_restricted=True))
     yield made
     site.tell()
     made.works = []
