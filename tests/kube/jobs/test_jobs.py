@@ -275,7 +275,14 @@ def test_a_run_stays_in_the_namespace_where_it_began(runner: Runner, site: Site)
 
 @pytest.mark.rotates
 def test_a_manifest_is_made_with_what_it_says_and_its_pods_meet_all_policies(runner: Runner) -> None:
-    spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
+    safe = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}}
+    main = {
+        "name": "main",
+        "image": "none",
+        "resources": {"limits": {"nvidia.com/gpu": "8"}},
+        "securityContext": {**safe, "runAsNonRoot": True},
+    }
+    spec = {"restartPolicy": "Never", "containers": [main]}
     fine = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "own"}, "spec": {"template": {"spec": spec}}}
     bad_spec = {**spec, "tolerations": [{"operator": "Exists"}]}
     bad = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "bad"}, "spec": {"template": {"spec": bad_spec}}}
