@@ -162,7 +162,7 @@ class _Checker:
         return value
 
     def _objects(self, path: Path, text: str) -> Iterator[Fault]:
-        """Of a text behind `|` each line is known; of others, their first line."""
+        """A text behind `|` gives each fault its own line. Any other text gives all its faults the line where the text begins."""
         kind, line = self.kind.name if self.kind else "", self.document.line_of(path)
         begins = self.document.blocks.get(path)
         for fault in objects_read(self.document.file, text)[1]:

@@ -15,7 +15,7 @@ from egs_client.manifests.text import Path, quoted
 
 ENDING: Final = ("Never", "OnFailure")
 RESTARTS: Final = ("Always", *ENDING)
-# Of the PyTorchJobs and MPIJobs, whose operators restart pods themselves.
+# The operators of these kinds restart pods themselves.
 REPLICAS: Final = {"PyTorchJob": "pytorchReplicaSpecs", "MPIJob": "mpiReplicaSpecs"}
 ROLES: Final = {"PyTorchJob": ("Master", "Worker"), "MPIJob": ("Launcher", "Worker")}
 NEEDED_ROLE: Final = {"MPIJob": "Launcher"}

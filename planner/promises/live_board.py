@@ -191,7 +191,7 @@ class _Kept:
 
 
 def _gone(before: tuple[Part, ...], now: tuple[Part, ...]) -> list[Part]:
-    """What is not the same object any more is another."""
+    """Return the parts of `before` that are no objects of `now`: a part that changed is another object."""
     if before == now:  # quick, as it looks at the objects first
         return []
     there = set(map(id, now))

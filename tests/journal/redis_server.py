@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import time
 
 import pytest
 import redis
 
+from tests.e2e.processes import free_port
+
 
 class OwnRedis:
     def __init__(self) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._child: subprocess.Popen[bytes] | None = None
 

@@ -86,7 +86,7 @@ class Home:
         return WorkspaceMark.of(self.slice) if self.slice else None
 
     def rows(self) -> QuerySet[GprTemplate]:
-        """Of a workspace: also those of the platform, which its requests may start from."""
+        """A workspace lists the platform's templates, too, since its requests may start from them."""
         rows = GprTemplate.objects.select_related("slice", "cluster")
         return templates_of(rows, Q(slice=self.slice)) if self.slice else rows.filter(slice=None)
 

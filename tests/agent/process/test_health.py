@@ -22,6 +22,7 @@ from tests.agent.fake_kube import made, waiting_pod
 from tests.agent.nodes.test_driver import served, soon
 from tests.agent.process.test_process import ROOT, Agent, TinyHub, wait_for
 from tests.agent.stage import Stage
+from tests.e2e.processes import free_port
 from worker_agent.boxes.records import new_records
 from worker_agent.clock import Instant, SystemClock
 from worker_agent.cluster.base import GpuPhase, WriteConflict
@@ -30,12 +31,6 @@ from worker_agent.hub.drift import DriftReport
 from worker_agent.kube.api.mirror import SILENCE_S
 from worker_agent.log import ERROR, INFO, level_of
 from worker_agent.metrics import REGISTRY, WritePool
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

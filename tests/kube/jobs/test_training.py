@@ -72,7 +72,7 @@ def has_what_egs_gives(runner: Runner, pod: Object) -> None:
     assert spec["nodeName"] in runner.site.node_names
 
 
-# Of an MPIJob the launcher runs beside the box, has no rank, and says how it ends.
+# An MPIJob's launcher runs beside the box and has no rank. Its end is the job's end.
 @pytest.mark.parametrize("kind", [PYTORCH, *([MPI] if mpi.SOURCE else [])])
 def test_a_job_is_evicted_comes_back_and_completes(kind: WorkloadKind, runner: Runner) -> None:
     assert kind in (runner.driver.kinds() or ())

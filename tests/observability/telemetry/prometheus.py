@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,8 @@ import httpx
 import pytest
 import yaml
 from django.conf import settings
+
+from tests.e2e.processes import free_port
 
 EVERY = "1s"
 READY_S = 30.0
@@ -35,9 +36,7 @@ class OwnPrometheus:
     def __init__(self, folder: Path, *, scrapes: Mapping[str, int] | None = None, web: Mapping[str, Any] | None = None) -> None:
         """`scrapes`: ports on this machine by job. `web`: its web.config.file, for TLS and passwords."""
         self._folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         jobs = [
             {"job_name": job, "scrape_interval": EVERY, "scrape_timeout": EVERY, "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
             for job, port in (scrapes or {}).items()

@@ -171,7 +171,7 @@ def test_an_offer_that_has_gone_is_said_to_be_gone(world: World) -> None:
 
 
 def test_the_gpu_that_was_asked_for_last_is_chosen_and_its_nodes_are_taken_whole(world: World) -> None:
-    """What is free does not matter. An empty number of GPUs per node means all of it, whichever GPU is chosen, also without a script."""
+    """Free nodes do not change the choice. An empty number of GPUs per node means whole nodes of any GPU, also without a script."""
     factories.add_nodes(world.cluster, 1, gpus=4, shape="A10-24GB", memory_gib=24)
     owner = world.client("owner")
     first = text(owner.get(CREATE))
