@@ -22,6 +22,7 @@ from protocol.agents.events import EVENTS_PATH, EventsRequest
 from protocol.agents.registration import REGISTER_PATH, RENEW_PATH, RegisterRequest, RenewRequest
 from protocol.agents.sync import SYNC_PATH, SyncReply, SyncRequest
 from protocol.agents.transport import PROTO_MAX, PROTO_MIN, Code
+from protocol.decoding import decode
 from protocol.nodes.drift import DRIFTS_MAX, Drift
 from protocol.tenancy.cluster_requests import CLUSTER_REQUESTS_PATH
 from protocol.tenancy.waiting_pods import JOBS_FAILED_MAX, NAMESPACES_WAITING_MAX, JobFailed, PodsWaiting
@@ -98,7 +99,7 @@ def encode_reply(reply: SyncReply) -> AgentAnswer:
 
 
 def _register(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
-    message = decode(body, RegisterRequest)
+    message = message_read(body, RegisterRequest)
     if message.proto_max < PROTO_MIN or message.proto_min > PROTO_MAX:
         raise UnsupportedProto(f"This hub speaks EGS Sync {PROTO_MIN} to {PROTO_MAX}. Upgrade the older side.")
     return agent_register(message=message, now=now)
@@ -106,7 +107,7 @@ def _register(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
 
 def _renew(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
     agent = agent_authenticate(bearer=bearer, now=now)
-    decode(body, RenewRequest)
+    message_read(body, RenewRequest)
     return agent_renew(agent=agent, now=now)
 
 
@@ -116,17 +117,17 @@ def _sync(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
 
 def _events(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
     agent = agent_authenticate(bearer=bearer, now=now)
-    return events_store(agent=agent, message=decode(body, EventsRequest), now=now)
+    return events_store(agent=agent, message=message_read(body, EventsRequest), now=now)
 
 
 def _cluster_requests(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
     agent = agent_authenticate(bearer=bearer, now=now)
-    return cluster_requests.receive(agent, decode(body, cluster_requests.RawClusterRequests), now)
+    return cluster_requests.receive(agent, message_read(body, cluster_requests.RawClusterRequests), now)
 
 
 def _logs(bearer: str, body: bytes, now: datetime) -> msgspec.Struct:
     agent = agent_authenticate(bearer=bearer, now=now)
-    return cluster_requests.receive_log(agent, decode(body, LogChunk), now)
+    return cluster_requests.receive_log(agent, message_read(body, LogChunk), now)
 
 
 HANDLERS: dict[str, Callable[[str, bytes, datetime], msgspec.Struct]] = {
@@ -144,9 +145,9 @@ def _refuse(error: EgsError) -> AgentAnswer:
     return AgentAnswer(error.status, msgspec.json.encode(body))
 
 
-def decode(body: bytes, kind: type[Message]) -> Message:
+def message_read(body: bytes, kind: type[Message]) -> Message:
     try:
-        return msgspec.json.decode(NUL.sub(rb"\1", body) if rb"\u0000" in body else body, type=kind)
+        return decode(NUL.sub(rb"\1", body) if rb"\u0000" in body else body, kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(f"The body is not a {kind.__name__}: {error}") from None
 
@@ -154,14 +155,14 @@ def decode(body: bytes, kind: type[Message]) -> Message:
 def _sync_request(body: bytes) -> SyncRequest:
     """Drops informational lists that cannot be decoded: user data must not block the heartbeat."""
     try:
-        return decode(body, SyncRequest)
+        return message_read(body, SyncRequest)
     except Malformed as error:
-        parts = decode(body, dict[str, msgspec.Raw])
+        parts = message_read(body, dict[str, msgspec.Raw])
         waiting, drifts, failed = parts.pop("waiting", None), parts.pop("drifts", None), parts.pop("jobs_failed", None)
         seen = parts.pop("workloads_seen", None)
         parts.pop("have_life", None)
         parts.pop("workload_kinds", None)
-        message = decode(msgspec.json.encode(parts), SyncRequest)
+        message = message_read(msgspec.json.encode(parts), SyncRequest)
         log.warning("agent_sync_partly_unreadable", error=error.detail)
         return msgspec.structs.replace(
             message,
@@ -177,13 +178,13 @@ def _readable(told: msgspec.Raw | None, kind: type[Message], count_max: int) -> 
     if told is None:
         return None
     try:
-        listed = decode(bytes(told), list[msgspec.Raw])
+        listed = message_read(bytes(told), list[msgspec.Raw])
     except Malformed:
         return None
     read = []
     for each in listed[:count_max]:
         with suppress(Malformed):
-            read.append(decode(bytes(each), kind))
+            read.append(message_read(bytes(each), kind))
     return tuple(read)
 
 

@@ -13,6 +13,7 @@ from core.errors import InvalidInput
 from inventory.models import AgentSession, Cluster
 from inventory.services.agents import AgentIdentity, session_check
 from protocol.agents.sync import IdleRelease
+from protocol.decoding import decode
 from protocol.scalars import Id, Number
 from protocol.tenancy.cluster_requests import (
     CLUSTER_REQUESTS_MAX,
@@ -138,14 +139,14 @@ def receive(agent: AgentIdentity, message: RawClusterRequests, now: datetime) ->
 def _decode(raw: msgspec.Raw) -> ClusterRequest | ClusterRequestAnswer | None:
     # None: not even the uid can be read.
     try:
-        return msgspec.json.decode(raw, type=ClusterRequest)
+        return decode(raw, ClusterRequest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return _unreadable(raw, str(error))
 
 
 def _unreadable(raw: msgspec.Raw, why: str) -> ClusterRequestAnswer | None:
     try:
-        identity = msgspec.json.decode(raw, type=_Identity)
+        identity = decode(raw, _Identity)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return ClusterRequestAnswer(

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import msgspec
 
+from protocol.decoding import decode
 from protocol.tenancy.workloads import LOGS_PATH, LogAsk, LogReply
 from worker_agent.boxes.core import Core
 from worker_agent.boxes.state import OtherWriter
@@ -252,7 +253,7 @@ class Process:
                 status, answer, _ = transport.post(Call(LOGS_PATH, body, LOG_TIMEOUT_S, bearer=credential.credential))
                 if status != HTTPStatus.OK:
                     return False
-                self._logs.on_reply(ask, msgspec.json.decode(answer, type=LogReply))
+                self._logs.on_reply(ask, decode(answer, LogReply))
             except (NoAnswer, msgspec.DecodeError):
                 return False
         return False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from threading import Lock
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -21,6 +23,8 @@ class Page(msgspec.Struct, Generic[T], kw_only=True):
 
 
 VERSION_HEADER = "EGS-Version"
+_making = Lock()
+_made = cache(msgspec.json.Decoder)
 
 
 def read(content: bytes, *, status: int, kind: Any, url: str, headers: Mapping[str, str]) -> Any:
@@ -31,7 +35,7 @@ def read(content: bytes, *, status: int, kind: Any, url: str, headers: Mapping[s
     if not content:
         raise AnswerLost("This was done, but the connection broke before the answer came. Look at the object to see the result.")
     try:
-        return msgspec.json.decode(content, type=kind)
+        return _decoder(kind).decode(content)
     except msgspec.ValidationError as error:
         raise UnexpectedAnswer(f"The server at {url} answers otherwise than this client expects: {error}. {_versions(headers)}") from None
     except msgspec.DecodeError:
@@ -55,6 +59,12 @@ def refuse(content: bytes, *, status: int, url: str, headers: Mapping[str, str])
     if str(document.get("detail", "")).startswith(NO_SUCH_ADDRESS):
         raise UnknownOperation(f"The server at {url} does not know this operation. {_versions(headers)}")
     raise problem_of(document, status=status)
+
+
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    # msgspec 0.22 crashes where two threads first decode the same struct at once.
+    with _making:
+        return _made(kind)
 
 
 def _versions(headers: Mapping[str, str]) -> str:

@@ -47,6 +47,7 @@ from journal.models import Event
 from journal.services import events_record
 from protocol.agents.sync import IdleRelease
 from protocol.cluster_names import ACCOUNTS, AGENT, NAMESPACE
+from protocol.decoding import convert
 from protocol.tenancy.cluster_requests import (
     AutoTemplate,
     ClusterRequest,
@@ -428,7 +429,7 @@ def _change(row: ClusterRequestRecord, request: ClusterRequest, namespace: Names
         raise NotAllowed(
             f"This was filed for {owner.name}, who may not ask for GPUs in workspace {slice_.name} any more. Make a new object."
         )
-    before = msgspec.convert(row.asked, ClusterRequestSpec)
+    before = convert(row.asked, ClusterRequestSpec)
     if fixed := [
         name for name in request.spec.__struct_fields__ if name not in CHANGEABLE and getattr(request.spec, name) != getattr(before, name)
     ]:

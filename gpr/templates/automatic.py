@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
-import msgspec
 from django.db.models import F, Q
 
 from core.words import split
 from gpr.models import GprTemplate
+from protocol.decoding import convert
 from protocol.tenancy.cluster_requests import AutoTemplate, ClusterRequestSpec
 from slices.models import Namespace
 
@@ -33,7 +33,7 @@ def _request_spec(asked: Mapping[str, Any]) -> ClusterRequestSpec:
     words: dict[str, Any] = {
         str(DURATION_FIELDS.get(name, name)): _duration_text(value) if name in DURATION_FIELDS else value for name, value in asked.items()
     }
-    return msgspec.convert(words, ClusterRequestSpec)
+    return convert(words, ClusterRequestSpec)
 
 
 def _duration_text(span_s: int) -> str:

@@ -11,7 +11,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from core.clock import db_now
 from core.db_threads import LossyThread
-from inventory.agent_hub import AgentAnswer, answer_errors, decode, encode
+from inventory.agent_hub import AgentAnswer, answer_errors, encode, message_read
 from inventory.agent_views import read_call, respond, too_large
 from inventory.services.agents import agent_authenticate
 from observability.telemetry.services import telemetry_store
@@ -38,7 +38,7 @@ async def telemetry(request: HttpRequest) -> HttpResponse:
 
 def receive(bearer: str, body: bytes, now: datetime) -> AgentAnswer:
     agent = agent_authenticate(bearer=bearer, now=now)
-    stored, refused = telemetry_store(agent=agent, message=decode(body, TelemetryRequest), now=now)
+    stored, refused = telemetry_store(agent=agent, message=message_read(body, TelemetryRequest), now=now)
     load = thread.load()
     factor = next((factor for least, factor in LOADS if load >= least), 1)
     return encode(200, TelemetryReply(stored=stored, refused=refused, every_s=EVERY_S * factor))

@@ -11,7 +11,7 @@ from django.views.decorators.csrf import csrf_exempt
 
 from core.clock import db_now
 from core.db_threads import LossyThread
-from inventory.agent_hub import AgentAnswer, answer_errors, decode, encode
+from inventory.agent_hub import AgentAnswer, answer_errors, encode, message_read
 from inventory.agent_views import read_call, respond, too_large
 from inventory.services.agents import agent_authenticate
 from observability.workloads.services import pods_store
@@ -36,7 +36,7 @@ async def pods(request: HttpRequest) -> HttpResponse:
 
 def receive(bearer: str, body: bytes, now: datetime) -> AgentAnswer:
     agent = agent_authenticate(bearer=bearer, now=now)
-    return encode(200, pods_store(agent=agent, message=decode(body, PodsRequest), now=now))
+    return encode(200, pods_store(agent=agent, message=message_read(body, PodsRequest), now=now))
 
 
 urlpatterns: list[URLPattern] = [path(PODS_PATH[1:], pods)]

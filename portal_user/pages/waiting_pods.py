@@ -13,6 +13,7 @@ from core.pages import words
 from gpr.models import PROVISIONED, Gpr, GprState
 from inventory.models import agent_is_live
 from portal_shared.access import PageRequest, moment_formatter
+from protocol.decoding import convert
 from protocol.tenancy.waiting_pods import JobWaiting, PodsWaiting
 from slices.models import Namespace
 
@@ -41,7 +42,7 @@ def _pods(row: Namespace, gpr: Gpr, request: PageRequest) -> WaitingPods | None:
     if row.waiting is None:
         return None
     try:
-        seen = msgspec.convert(row.waiting, PodsWaiting)
+        seen = convert(row.waiting, PodsWaiting)
     except msgspec.ValidationError:  # an older release wrote it
         return None
     text = f"{words.plural(seen.count, 'GPU pod')} of {row.name} in {row.cluster.name} {'waits' if seen.count == 1 else 'wait'}:"

@@ -12,6 +12,7 @@ import msgspec
 from protocol.agents.events import Outcome, StepEvent
 from protocol.agents.registration import Credential
 from protocol.assignments import LEASE_TTL_S, Assignment, Phase
+from protocol.decoding import decode
 from protocol.nodes.steps import EXIT_CHECKS, EntryStep, RepairStep
 from worker_agent.cluster.base import ClusterDriver, ClusterError, Note, StateDoc, WriteConflict
 
@@ -201,7 +202,7 @@ def _thinned(events: list[StepEvent]) -> list[StepEvent]:
 
 def _decode(doc: StateDoc) -> State:
     try:
-        state = msgspec.json.decode(doc.body, type=State)
+        state = decode(doc.body, State)
     except msgspec.DecodeError as error:
         raise StateLost(f"the agent's state document cannot be read: {error}") from error
     if state.format > FORMAT:

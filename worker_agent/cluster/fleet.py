@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 import yaml
 
+from protocol.decoding import convert
 from protocol.nodes.inventory import GpuView, NodeOrder, NodeView
 
 _NAMES = uuid.UUID("5a9f2f2e-3c0e-5d5e-9f0a-6a1b8f6f2d11")  # namespace of all generated ids, so that a fleet is the same each time
@@ -131,7 +132,7 @@ class SimulatedFleet(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 def read_fleet(path: Path) -> SimulatedFleet:
     try:
-        fleet = msgspec.convert(yaml.safe_load(path.read_text()), type=SimulatedFleet)
+        fleet = convert(yaml.safe_load(path.read_text()), SimulatedFleet)
     except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
         raise FleetError(f"{path}: {error}") from error
     names = {node.name for node in fleet.nodes()}

@@ -11,6 +11,7 @@ from itertools import count
 import msgspec
 
 from protocol.assignments import Assignment
+from protocol.decoding import decode
 from protocol.nodes.check_limits import expect, is_good, judge, measured_against, sentence, skipped, threshold_of
 from protocol.nodes.checks import CheckPolicy, CheckResult
 from protocol.nodes.drift import Drift
@@ -93,7 +94,7 @@ class SimulatedCluster:
 
     def load_state(self) -> StateDoc | None:
         body = self._store.read(STATE)
-        return msgspec.json.decode(body, type=StateDoc) if body else None
+        return decode(body, StateDoc) if body else None
 
     def save_state(self, body: bytes, version: str) -> str:
         doc = self.load_state()
@@ -105,7 +106,7 @@ class SimulatedCluster:
 
     def _load_world(self) -> SimulatedWorld:
         body = self._store.read(WORLD)
-        old = msgspec.json.decode(body, type=SimulatedWorld) if body else SimulatedWorld(nodes={})
+        old = decode(body, SimulatedWorld) if body else SimulatedWorld(nodes={})
         nodes = {}
         # The fleet file lists the nodes; ordered nodes and the records of nodes that stay are kept.
         for view in (*self._fleet.nodes(), *(node.view for node in old.nodes.values() if node.view.order)):

@@ -18,6 +18,7 @@ from protocol.agents.registration import REGISTER_PATH, RENEW_PATH, Credential, 
 from protocol.agents.sync import SYNC_PATH, WAIT_MAX_S
 from protocol.agents.transport import Code, Problem
 from protocol.assignments import Observed
+from protocol.decoding import decode
 from protocol.nodes.steps import CAPABILITIES
 from protocol.tenancy.cluster_requests import CLUSTER_REQUESTS_PATH, ClusterRequest, ClusterRequestsMessage, ClusterRequestsReply
 from worker_agent import VERSION
@@ -181,17 +182,17 @@ class Dialog:
 
     def _take(self, lane: Lane, call: Call, body: bytes) -> None:
         if call.path == EVENTS_PATH:
-            reply = msgspec.json.decode(body, type=EventsReply)
+            reply = decode(body, EventsReply)
             if not self._core.acknowledge(session_epoch=call.session_epoch, stored_seq=reply.stored_seq):
                 self._lanes[lane].not_before_mono = self._clock.mono() + PACE_S
         elif call.path == CLUSTER_REQUESTS_PATH:
-            answers = msgspec.json.decode(body, type=ClusterRequestsReply).answers
+            answers = decode(body, ClusterRequestsReply).answers
             if not self._core.link.requests.take_answers(call.requests, answers):
                 self._requests_not_before_mono = self._clock.mono() + SLOW_S
         elif call.sent:
             self._take_set(lane, call.sent, body)
         else:
-            credential = msgspec.json.decode(body, type=Credential)
+            credential = decode(body, Credential)
             self._core.take_credential(credential, join_token_digest=call.join_token_digest)
             for state in self._lanes.values():
                 state.failures, state.not_before_mono = 0, float("-inf")  # both waited because of the old credential

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 import msgspec
 
 from protocol.agents.registration import Credential
+from protocol.decoding import decode
 from protocol.pods import EVERY_S, PODS_MAX, PODS_PATH, PODS_TOLD_MAX, PodSeen, PodsReply, PodsRequest
 from protocol.tenancy.workspaces import Workspace
 from worker_agent.cluster.base import NodeState, Note
@@ -66,7 +67,7 @@ class PodsLane:
 
     def on_answer(self, status: int, body: bytes, retry_after_s: float, mono: float) -> None:
         try:
-            reply = msgspec.json.decode(body, type=PodsReply) if 200 <= status < 300 else None
+            reply = decode(body, PodsReply) if 200 <= status < 300 else None
         except msgspec.DecodeError:
             reply = None
         if reply is None or self._sent is None:

@@ -8,6 +8,7 @@ import msgspec
 
 from protocol.agents.sync import SyncReply
 from protocol.agents.transport import Problem
+from protocol.decoding import decode
 from worker_agent.hub.link import encoded_digest
 
 
@@ -23,13 +24,13 @@ class _RawSet(msgspec.Struct):
 
 def read_sync_reply(body: bytes) -> Received:
     """Raises msgspec.DecodeError on anything that is not a SyncReply."""
-    reply = msgspec.json.decode(body, type=SyncReply)
-    raw = msgspec.json.decode(body, type=_RawSet).assignments
+    reply = decode(body, SyncReply)
+    raw = decode(body, _RawSet).assignments
     return Received(reply=reply, raw_digest=encoded_digest(raw) if raw is not None else "")
 
 
 def read_problem(status: int, body: bytes) -> Problem:
     try:
-        return msgspec.json.decode(body, type=Problem)
+        return decode(body, Problem)
     except msgspec.DecodeError:
         return Problem(status=status, code="", detail=body[:200].decode(errors="replace"))

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 import msgspec
 
 from protocol.agents.registration import Credential
+from protocol.decoding import decode
 from protocol.gpus.telemetry import EVERY_MAX_S, EVERY_S, GPUS_MAX, NAMES, TELEMETRY_PATH, GpuReading, TelemetryReply, TelemetryRequest
 from worker_agent.cluster.base import NodeState, Note
 from worker_agent.hub.dialog import Call
@@ -53,7 +54,7 @@ class TelemetryLane:
 
     def on_answer(self, status: int, body: bytes, retry_after_s: float, mono: float) -> None:
         try:
-            reply = msgspec.json.decode(body, type=TelemetryReply) if 200 <= status < 300 else None
+            reply = decode(body, TelemetryReply) if 200 <= status < 300 else None
         except msgspec.DecodeError:
             reply = None
         if reply is None:

@@ -17,6 +17,7 @@ import httpx
 import msgspec
 
 from protocol.cluster_names import FIELD_MANAGER
+from protocol.decoding import decode
 from worker_agent import VERSION
 from worker_agent.cluster.base import ClusterError, Throttled, Unavailable, WriteConflict
 
@@ -235,14 +236,14 @@ class StreamLines:
 
 def _decoded(body: bytes, type_: type[T]) -> T:
     try:
-        return msgspec.json.decode(body, type=type_)
+        return decode(body, type_)
     except msgspec.DecodeError as error:
         raise Unavailable(f"an answer of the API server cannot be read: {error}") from error
 
 
 def _refusal(answer: httpx.Response) -> ClusterError:
     try:
-        status = msgspec.json.decode(answer.content, type=Status)
+        status = decode(answer.content, Status)
     except msgspec.DecodeError:
         status = Status(message=answer.text[:200])
     error = _error_of(answer, status)

@@ -13,6 +13,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from protocol.decoding import decode, decoder
 from worker_agent.clock import Instant, SystemClock
 from worker_agent.cluster.base import ClusterError, Note, Throttled, Unavailable, WriteConflict
 from worker_agent.kube.api.client import Api, Forbidden, Missing, Params, Status, StreamLines, VersionGone
@@ -57,9 +58,9 @@ class _Deleted(msgspec.Struct, frozen=True):
     metadata: Meta
 
 
-_event = msgspec.json.Decoder(_Event).decode
-_bookmark = msgspec.json.Decoder(_Bookmark).decode
-_deleted = msgspec.json.Decoder(_Deleted).decode
+_event = decoder(_Event).decode
+_bookmark = decoder(_Bookmark).decode
+_deleted = decoder(_Deleted).decode
 
 
 def _ignore() -> None:
@@ -80,7 +81,7 @@ class Mirror(Generic[T]):
         on_change: Callable[[], None] = _ignore,
     ) -> None:
         self._api, self._path, self._params, self._note, self._on_change = api, path, params or {}, note, on_change
-        self._object = msgspec.json.Decoder(type_).decode
+        self._object = decoder(type_).decode
         self._replica: Replica[T] = Replica()
         self._fresh: dict[Key, T] | None = {}  # the new copy while everything is read again; None while changes are followed
         self._lists = self._always_lists = False
@@ -223,7 +224,7 @@ class Mirror(Generic[T]):
 
     def _take_event(self, event: _Event) -> None:
         if event.type == "ERROR":
-            raise _refusal(msgspec.json.decode(event.object, type=Status))
+            raise _refusal(decode(event.object, Status))
         self._heard_at = Instant.of(SystemClock())
         if event.type == "BOOKMARK":
             self._take_bookmark(_bookmark(event.object).metadata)

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from protocol.decoding import decode
 from protocol.gpus.xids import XIDS, XidAction
 
 XID_WINDOW_S: Final = 2 * 3600.0
@@ -178,7 +179,7 @@ def ports(files: Mapping[str, str]) -> list[Port]:
 def nccl(report: bytes) -> NcclReading:
     """Raises ValueError unless it is a whole report with two sizes."""
     try:
-        sizes = sorted(msgspec.json.decode(report, type=_NcclReport).results, key=lambda result: result.size)
+        sizes = sorted(decode(report, _NcclReport).results, key=lambda result: result.size)
     except msgspec.DecodeError as error:
         raise ValueError(f"the report of nccl-tests cannot be read: {error}") from error
     if len(sizes) < 2:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from protocol.cluster_names import DRAINING, FREE, NODE_SLICE, TAINT, box_label, box_of
+from protocol.decoding import decode
 from protocol.nodes.check_limits import expect, judge, skipped
 from protocol.nodes.checks import CheckPolicy, CheckResult, Verdict
 from worker_agent.cluster.base import GpuPhase, StepCall
@@ -66,7 +67,7 @@ def document(output: str) -> ProbeOutput:
     """Reads the last line. Raises Unreadable."""
     last = output.strip().rpartition("\n")[2]
     try:
-        return msgspec.json.decode(last, type=ProbeOutput)
+        return decode(last, ProbeOutput)
     except msgspec.DecodeError as error:
         raise Unreadable(f"its output cannot be read ({error}): {last[-300:]}") from error
 

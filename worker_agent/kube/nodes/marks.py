@@ -12,6 +12,7 @@ import msgspec
 
 from protocol import cluster_names
 from protocol.cluster_names import pointer
+from protocol.decoding import decode
 from worker_agent.cluster.base import ClusterError, GpuPhase, GpuRecord, Records
 from worker_agent.kube.api.client import Op
 from worker_agent.kube.api.objects import Node, Taint
@@ -33,7 +34,7 @@ def read_records(text: str) -> dict[str, GpuRecord]:
     if not text:
         return {}
     try:
-        entries = msgspec.json.decode(text, type=tuple[_Entry, ...])
+        entries = decode(text, tuple[_Entry, ...])
     except msgspec.DecodeError as error:
         raise UnreadableRecords(f"the annotation {cluster_names.RECORDS} cannot be read: {error}") from error
     return {gpu: entry.record for entry in entries for gpu in entry.gpus}

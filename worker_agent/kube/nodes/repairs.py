@@ -14,6 +14,7 @@ import msgspec
 
 from protocol import cluster_names
 from protocol.cluster_names import node_path, pointer
+from protocol.decoding import decode
 from protocol.nodes.steps import RepairStep, step_name
 from worker_agent.cluster.base import ClusterError, StepCall, StepProgress, StepStatus
 from worker_agent.kube.api.client import Api, Missing, Op
@@ -146,7 +147,7 @@ class Repairs:
 
 def asked_of(node: Node) -> RepairRequest | None:
     try:
-        return msgspec.json.decode(node.metadata.annotation(cluster_names.REPAIR), type=RepairRequest)
+        return decode(node.metadata.annotation(cluster_names.REPAIR), RepairRequest)
     except msgspec.DecodeError:
         return None
 

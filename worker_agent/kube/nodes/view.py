@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from protocol.cluster_names import GPU, GPU_UUIDS, ORDER, SUPPLY
+from protocol.decoding import convert
 from protocol.nodes.inventory import GpuView, NodeView
 from protocol.scalars import Id, NodeName
 from worker_agent.kube.api.objects import Condition, Node
@@ -165,9 +166,9 @@ def _uid(node: Node) -> str:
     return uid
 
 
-def _checked(text: str, type_: object, what: str) -> str:
+def _checked(text: str, type_: Any, what: str) -> str:
     try:
-        return str(msgspec.convert(text, type_))
+        return str(convert(text, type_))
     except msgspec.ValidationError as error:
         raise _CannotShow(f"its {what} is none: {error}") from error
 

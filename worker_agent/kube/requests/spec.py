@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from protocol.decoding import convert
 from protocol.tenancy.cluster_requests import ClusterRequest, ClusterRequestSpec
 from worker_agent.kube.api.custom import Custom, Fields
 
@@ -116,7 +117,7 @@ def spec_of(fields: Fields, *, is_job: bool = False) -> ClusterRequestSpec | Spe
     if is_job:
         given["job"] = {of_job[key]: value for key, value in fields.items() if key in of_job and value is not None}
     try:
-        return msgspec.convert(given, ClusterRequestSpec)
+        return convert(given, ClusterRequestSpec)
     except msgspec.ValidationError as error:
         said = str(error).replace("`$.job.", "`$.")
         for key, name in (ALL | of_job).items():
