@@ -286,6 +286,7 @@ def test_what_breaks_off_because_the_process_has_ended_is_no_fault(monkeypatch: 
     monkeypatch.setattr(Log, "broke", lambda _, where: broke.append(where))
     tenancy = SlowTenancy()
     process, stop = process_with(tenancy, Stage())
+    others = set(threading.enumerate())
     running = threading.Thread(target=process.run)
     running.start()
     assert tenancy.is_in.wait(10.0)
@@ -294,7 +295,7 @@ def test_what_breaks_off_because_the_process_has_ended_is_no_fault(monkeypatch: 
 
     tenancy.is_closed.set()
     process._wake_tenancy.set()  # it need not wait for its next turn to see that there is none
-    wait_for(lambda: not any(thread.name == "egs-tenancy" for thread in threading.enumerate()))
+    wait_for(lambda: not any(thread.name == "egs-tenancy" for thread in set(threading.enumerate()) - others))
 
     assert broke == []
 
