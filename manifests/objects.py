@@ -82,7 +82,8 @@ class Objects:
         values |= {name: scope[name] for name in kind.keys if f"{{{name}}}" in kind.path}
         if (trim := TRIMS.get(kind.name)) is not None:
             values = trim(values, self)
-        return Present(kind, base or path_of(kind, values), str(row["id"]), str(row.get("name", "")), values, row)
+        name = str(row.get("name", "")).removeprefix(kind.name_prefix.format(**values))
+        return Present(kind, base or path_of(kind, values), str(row["id"]), name, values, row)
 
     def whole(self, present: Present) -> Present:
         """Reads what its list leaves out."""

@@ -25,10 +25,19 @@ def completer(kind: str, read: Callable[[Client], list[str]]) -> Callable[[str],
     return complete
 
 
+def _service_accounts(client: Client) -> list[str]:
+    """Those of the workspace that commands mean when they name none, without its name."""
+    own = [each.name for each in client.me.get().slices]
+    slice_ = client.workspace or (own[0] if len(own) == 1 else "")
+    rows = client.slices.service_accounts.list(slice_).all(limit=100) if slice_ else []
+    return [row.name.removeprefix(f"{slice_}:") for row in rows]
+
+
 gprs = completer("gprs", lambda client: [gpr.name for gpr in client.gprs.list(ended=False, page_size=100).all(limit=100)])
 jobs = completer("jobs", lambda client: [job.name for job in client.jobs.list(page_size=100).all(limit=100)])
 notebooks = completer("notebooks", lambda client: [job.name for job in client.notebooks.list(page_size=100).all(limit=100)])
 workspaces = completer("workspaces", lambda client: [own.name for own in client.me.get().slices])
+service_accounts = completer("service-accounts", _service_accounts)
 shapes = completer("shapes", lambda client: [shape.name for shape in client.shapes.list().all()])
 clusters = completer("clusters", lambda client: [cluster.name for cluster in client.clusters.list().all()])
 nodes = completer("nodes", lambda client: [node.name for node in client.nodes.list(page_size=500).all(limit=500)])

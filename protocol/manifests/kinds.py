@@ -72,6 +72,7 @@ class Kind:
     words: tuple[str, ...]  # as people write it behind `egs get`
     keys: tuple[str, ...] = ()
     name_field: str = "name"  # empty: it has no name of its own
+    name_prefix: str = ""  # the API's answers put it before the name, with `{field}` of the object
     query: Mapping[str, str] = field(default_factory=dict)
     joins: str = ""  # the address of another object that holds the rest of its fields, with `{field}` of its own row
     is_found_by_name: bool = False  # <path><name>/ answers with the object
@@ -144,6 +145,7 @@ KINDS: Final = (
         path="users/",
         is_found_by_name=True,
         fields=(Field("email", At.CREATE, is_fixed=True), Field("role"), Field("is_active", At.CHANGE)),
+        exported_if={"is_service": (False,)},
         kept="A person stays in EGS: set active: false.",
     ),
     Kind(
@@ -267,6 +269,17 @@ KINDS: Final = (
         fields=(_SLICE, Field("role")),
         change=Change.POST,
         exported_if={"is_by_group": (False,)},
+    ),
+    Kind(
+        name="ServiceAccount",
+        is_of_owners=True,
+        words=("serviceaccounts", "serviceaccount", "service-accounts", "service-account", "sa"),
+        path="slices/{slice}/service-accounts/",
+        name_prefix="{slice}:",
+        keys=("slice",),
+        fields=(_SLICE, Field("role"), Field("is_active", At.CHANGE)),
+        exported_if={"cluster": (None,)},
+        kept="A service account stays in EGS: set active: false.",
     ),
     Kind(
         name="Namespace",

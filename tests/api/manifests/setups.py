@@ -64,6 +64,11 @@ metadata: {{name: ada}}
 spec: {{workspace: robots, role: owner}}
 ---
 apiVersion: egs.io/v1alpha1
+kind: ServiceAccount
+metadata: {{name: nightly}}
+spec: {{workspace: robots, role: viewer, active: false}}
+---
+apiVersion: egs.io/v1alpha1
 kind: Quota
 spec: {{workspace: robots, shape: {SHAPE}, guaranteedGpus: 4, mostGpus: 8}}
 ---

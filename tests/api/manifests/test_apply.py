@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from core.clock import db_now
 from gpr.models import Gpr, GprState
 from journal.models import Channel, Event
 from manifests.models import ManifestObject
 from protocol.manifests.kinds import BY_NAME
 from slices.models import Membership, Quota, Slice
 from slices.policies.terms import TERMS
+from slices.service_accounts.services import service_account_met
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 from tests.api.manifests.setups import acts, apply, diff, document, mistakes
@@ -132,6 +134,22 @@ def test_whom_an_owner_does_not_know_he_invites_once(owner: Caller, world: World
     assert [(each.name, each.role) for each in world.slice.invitations.all()] == [("outsider", "editor")]
     owner.post("manifests/delete/", {"files": [{"name": "a", "text": stranger}]})
     assert not world.slice.invitations.exists()
+
+
+def test_a_service_account_has_the_name_of_its_workspace_before_it_and_no_deletion_ends_it(owner: Caller, world: World) -> None:
+    nightly = document("ServiceAccount", "nightly", "workspace: vision, role: editor")
+    service_account_met(slice_=world.slice, cluster=world.cluster, cluster_user="system:serviceaccount:x:bot", now=db_now())
+
+    assert acts(apply(owner, nightly)) == ["created"]
+    assert owner.get("slices/vision/service-accounts/vision:nightly/").json()["role"] == "editor"
+    changed = apply(owner, nightly.replace("editor", "viewer, active: false"))
+    assert [row["field"] for row in changed.json()["results"][0]["changes"]] == ["spec.role", "spec.active"]
+    exported = owner.get("manifests/export/", kind="sa").json()["text"]
+    assert exported.count("kind: ServiceAccount") == 1  # that of the cluster comes by itself
+    assert acts(apply(owner, exported)) == ["unchanged"]
+    (kept,) = owner.post("manifests/delete/", {"files": [{"name": "a", "text": nightly}]}).json()["results"]
+    assert (kept["act"], kept["note"]) == ("kept", "A service account stays in EGS: set active: false.")
+    assert mistakes(apply(owner, nightly.replace("editor", "owner").replace("nightly", "boss"))) == [(4, "spec.role", "invalid_input")]
 
 
 def test_a_preview_of_a_request_keeps_no_slot(owner: Caller, world: World) -> None:
