@@ -80,6 +80,7 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
     from worker_agent.kube.checks.steps import Checks
     from worker_agent.kube.driver import KubernetesCluster
     from worker_agent.kube.jobs.driver import KubernetesWorkloads
+    from worker_agent.kube.nodes.told_events import NodeEvents
     from worker_agent.kube.pods.reporting import PodReporter
     from worker_agent.kube.requests.sync import KubernetesRequests
     from worker_agent.kube.tenancy.workspaces import KubernetesTenancy
@@ -121,15 +122,20 @@ def _work(options: argparse.Namespace, stop: threading.Event) -> int:
             note=log,
             ingress=settings.ingress,
         )
-        telemetry = ExporterTelemetry(api=api, words=settings.exporters, pods=cluster.pods, workspace_of=cluster.workspace_of, note=log)
+        events = NodeEvents(api=api, nodes=cluster.nodes, note=log)
+        telemetry = ExporterTelemetry(
+            api=api, words=settings.exporters, pods=cluster.pods, workspace_of=cluster.workspace_of, warnings=events.told, note=log
+        )
         pods = PodReporter(
             api=api, pods=cluster.pods, workspace_of=cluster.workspace_of, why=cluster.why_it_waits, devices=telemetry.devices, note=log
         )
         cluster.waited_for, cluster.unasked = requests.waited_for, requests.unasked
+        events.start()
         try:
             code = _run(options, cluster, tenancy, requests, workloads, telemetry, pods, clock, log, health, stop)
         finally:
             telemetry.close()
+            events.stop()
             requests.stop()
     finally:
         cluster.stop()

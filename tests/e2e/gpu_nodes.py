@@ -17,11 +17,15 @@ METRICS = {"DEV_GPU_TEMP": 41, "DEV_GPU_UTIL": 97, "DEV_POWER_USAGE": 640.5, "DE
 
 
 class Exporter:
-    """One address for all nodes, whose rows name theirs. `xids`: what the gauge shows, by node and GPU; others show 0."""
+    """One address for all nodes, whose rows name theirs. `xids`: what the gauge shows, by node and GPU; others show 0.
+
+    It has no rows of the GPUs `fallen`.
+    """
 
     def __init__(self, nodes: Sequence[str], gpus: int) -> None:
         self._nodes, self._gpus = nodes, gpus
         self.xids: dict[tuple[str, int], int] = {}
+        self.fallen: set[tuple[str, int]] = set()
 
     def text(self) -> str:
         lines = []
@@ -30,9 +34,11 @@ class Exporter:
             lines += [f"# HELP {field} As the driver says.", f"# TYPE {field} gauge"]
             for node in self._nodes:
                 for gpu in range(self._gpus):
+                    if (node, gpu) in self.fallen:
+                        continue
                     value = METRICS.get(name, self.xids.get((node, gpu), 0))
-                    labels = f'gpu="{gpu}",UUID="GPU-{gpu}",device="nvidia{gpu}",modelName="NVIDIA H100 80GB HBM3",Hostname="{node}"'
-                    lines.append(f'{field}{{{labels},DCGM_FI_DRIVER_VERSION="570.86.15"}} {value}')
+                    labels = f'gpu="{gpu}",UUID="GPU-{gpu}",pci_bus_id="00000000:{gpu:02X}:00.0",device="nvidia{gpu}",Hostname="{node}"'
+                    lines.append(f'{field}{{{labels},modelName="NVIDIA H100 80GB HBM3",DCGM_FI_DRIVER_VERSION="570.86.15"}} {value}')
         return "\n".join(lines) + "\n"
 
 
@@ -75,6 +81,7 @@ def rebooting(cluster: Cluster, exporter: Exporter) -> Iterator[list[str]]:
                 asked = json.loads(node["metadata"].get("annotations", {}).get("egs.io/repair", "{}"))
                 if asked.get("step") == "reboot_node" and asked.get("boot_id", "") == node["status"].get("nodeInfo", {}).get("bootID", ""):
                     exporter.xids = {key: xid for key, xid in exporter.xids.items() if key[0] != name}
+                    exporter.fallen = {key for key in exporter.fallen if key[0] != name}
                     info = {**node["status"].get("nodeInfo", {}), "bootID": f"boot-{next(numbers)}"}
                     cluster.patch("node", name, {"status": {"nodeInfo": info}}, sub="status")
                     done.append(name)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from threading import Event, Thread
@@ -382,13 +382,29 @@ def test_pods_that_wait_get_nodes_by_themselves_and_their_end_gives_these_to_ano
     assert (len(gated(west, "others")), running(west, "others"), running(west, "pods")) == (1, [], [])
 
 
+def warning_of_xid_79(node: str, *, bus: str) -> Object:
+    """As node-problem-detector writes it."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    message = f"NVRM: Xid (PCI:{bus}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{node}.xid", "namespace": "default"},
+        "involvedObject": {"kind": "Node", "name": node, "uid": node},
+        **{"type": "Warning", "reason": "XidError", "message": message, "source": {"component": "kernel-monitor", "host": node}},
+        **{"firstTimestamp": now, "lastTimestamp": now, "count": 1},
+    }
+
+
 @pytest.mark.rotates  # each day: tests/observability/remediation, and the agent's steps in tests/agent/nodes/test_repairs.py
+@pytest.mark.parametrize("told_by", [pytest.param("exporter", marks=pytest.mark.soak), "event"])
 def test_a_node_whose_gpu_throws_xid_79_is_set_aside_replaced_rebooted_and_back_only_after_its_checks(
-    platform: Platform,
+    told_by: str, platform: Platform
 ) -> None:
-    api, west, stage = platform.api, platform.west, platform.stage
-    make_slice(api, "faults", west=west)
-    west.apply(workload("Deployment", "train", "faults", count=1, gpus=NODE_GPUS))
+    """An exporter tells of it, or node-problem-detector alone, because the exporter sees the GPU no more."""
+    api, west, stage, space = platform.api, platform.west, platform.stage, f"faults-{told_by}"
+    make_slice(api, space, west=west)
+    west.apply(workload("Deployment", "train", space, count=1, gpus=NODE_GPUS))
     api.raw("PATCH", "/remediation-policies/west/", {"reboot_node": "auto"}).raise_for_status()
     exporter = Exporter([node["name"] for node in api.get("/nodes/?cluster=west")["results"]], NODE_GPUS)
     with exporting(exporter) as url, rebooting(west, exporter) as rebooted:
@@ -396,23 +412,28 @@ def test_a_node_whose_gpu_throws_xid_79_is_set_aside_replaced_rebooted_and_back_
         west.apply({**settings, "data": {"exporters": url}})
         stage.agents["west"].stop()
         stage.agents["west"].start()
-        ask = {"name": "train", "slice": "faults", "shape": "H100-80GB", "nodes": 1, "duration_s": 3600}
+        ask = {"name": "train", "slice": space, "shape": "H100-80GB", "nodes": 1, "duration_s": 3600}
         gpr = in_state(api, api.post("/gprs/", ask), "ACTIVE")
-        (pod,) = wait_for("it runs", lambda: running(west, "faults"), within_s=SOON_S)
+        (pod,) = wait_for("it runs", lambda: running(west, space), within_s=SOON_S)
         sick = pod["spec"]["nodeName"]
         readings = f"/hotspots/?node={sick}"
         wait_for("readings", lambda: any(row["reading"] for row in api.get(readings)["results"]), within_s=2 * SOON_S)
         exporter.xids[sick, 3] = 31
         wait_for("Xid 31", lambda: any(row["reading"]["xid"] == 31 for row in api.get(readings)["results"]), within_s=2 * SOON_S)
         time.sleep(2 * REMEDIATION_S)
-        assert api.get("/remediation/")["results"] == [], "an error of the application is no fault of the node"
+        assert api.get("/remediation/?is_open=true")["results"] == [], "an error of the application is no fault of the node"
 
-        exporter.xids[sick, 3] = 79
-        (case,) = wait_for("the case", lambda: api.get(f"/remediation/?node={sick}")["results"], within_s=2 * SOON_S)
+        if told_by == "exporter":
+            exporter.xids[sick, 3] = 79
+        else:
+            exporter.fallen.add((sick, 3))
+            west.apply(warning_of_xid_79(sick, bus="0000:03:00"))
+        (case,) = wait_for("the case", lambda: api.get(f"/remediation/?is_open=true&node={sick}")["results"], within_s=2 * SOON_S)
         assert (case["code"], case["why"]) == ("xid 79", "GPU 3 reported Xid 79 (GPU has fallen off the bus).")
+        assert len(case["evidence"]) == 1
 
         def replaced() -> Any:
-            return [each for each in running(west, "faults") if each["spec"]["nodeName"] != sick]
+            return [each for each in running(west, space) if each["spec"]["nodeName"] != sick]
 
         wait_for("it runs on the spare", replaced, within_s=2 * SOON_S)
         now = api.get(f"/gprs/{gpr['id']}/")

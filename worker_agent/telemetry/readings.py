@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -12,15 +13,19 @@ from protocol.gpus.xids import new_xids
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
 from worker_agent.telemetry.exposition import DeviceRow
 from worker_agent.telemetry.pod_devices import PodDevices
-from worker_agent.telemetry.told_xids import Device, ToldXid, told_xids
+from worker_agent.telemetry.told_xids import Device, ToldXid
 
 FORGET_S: Final = 900.0  # counters of a GPU that nobody reports any more
-TOGETHER_S: Final = 300.0  # an exporter and a condition that tell of an Xid within this time mean the same
-TOLD_S: Final = 300.0  # so long a GPU without an exporter has readings, of the Xids that conditions tell of
+TOGETHER_S: Final = 300.0  # an exporter and a condition or Event that tell of an Xid within this time mean the same
+TOLD_S: Final = 300.0  # so long a GPU without an exporter has readings, of the Xids that its node is told to have
 
 NONE: Final[Mapping[int, int]] = {}
 
 Values = dict[str, float]
+ToldOf = Mapping[str, Sequence[ToldXid]]  # by node
+NodeGpu = tuple[str, str]
+Buses = dict[NodeGpu, str]  # bus ids as exporters told them: warnings of a GPU that fell off its bus have no other name
+Counted = dict[int, tuple[int, float]]  # each Xid's count, and since when it is so
 BoxOfPod = Callable[[str, str], str]  # namespace and pod -> the id of its GPR, or ""
 
 
@@ -34,7 +39,7 @@ class Counters:
     def with_told(
         self, device: str, raw: Mapping[str, float], xid_counts: Mapping[int, int], told: Iterable[ToldXid], at_s: float
     ) -> Mapping[int, int]:
-        """Adds Xids that conditions tell of, but for those that the gauge told of. Ask it of each reading before `take`."""
+        """Adds Xids that a node is told to have, but for those that the gauge told of. Ask it of each reading before `take`."""
         xid, is_new = int(raw.get("xid", 0)), device not in self._turned
         turned = self._turned.setdefault(device, {})
         before = int(self._last[device][1].get("xid", 0)) if device in self._last else 0
@@ -42,9 +47,10 @@ class Counters:
             turned[xid] = (0.0 if is_new else at_s - TOGETHER_S, at_s + TOGETHER_S)
         found = dict(xid_counts)
         for each in told:
-            begin_s, end_s = turned.get(each.number, (at_s, 0.0))
-            if not begin_s <= (begin_s if each.since_s is None else each.since_s) <= end_s:
-                found.setdefault(each.number, 1)
+            begin_s, end_s = turned.get(each.number, (math.inf, -math.inf))
+            is_one_the_same = begin_s <= each.last_s and each.first_s <= end_s
+            if count := each.count - is_one_the_same:
+                found[each.number] = max(count, found.get(each.number, 0))
         return dict(sorted(found.items())[:XIDS_MAX])
 
     def take(
@@ -81,20 +87,24 @@ def readings(
     box_of_pod: BoxOfPod,
     counters: Counters,
     devices: PodDevices,
+    told_of: ToldOf,
+    buses: Buses,
     at_s: float,
 ) -> Iterator[GpuReading]:
-    """`node`: where the exporter runs, or "" if its rows say so themselves. `devices` learns which pod has which GPU."""
+    """`node`: where the exporter runs, or "" if its rows say so themselves. `devices` learns which pod has which GPU, `buses` which bus."""
     by_node: dict[str, dict[str, list[DeviceRow]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         by_node[node or row.node][row.uuid or f"{row.bus_id}#{row.index}"].append(row)
     for name, by_device in by_node.items():
         state = nodes.get(name)
-        told = told_xids(state.view.conditions) if state else []
+        told = told_of.get(name, ())
         for gpu, device, parts in _joined(state, by_device, box_of_pod) if state else ():
             for row in parts:
                 if row.pod:
                     devices.take(row.namespace, row.pod, gpu)
             raw, rates = _merged(parts)
+            if state and parts[0].bus_id and not _is_shared(state):
+                buses[name, gpu] = parts[0].bus_id
             names, gpu_count = Device(parts[0].uuid, parts[0].bus_id, parts[0].index), len(state.view.gpus) if state else 0
             of_it = [each for each in told if each.is_of(names, gpu_count=gpu_count)]
             xid_counts = counters.with_told(f"{name}/{device}", raw, _xid_counts(parts), of_it, at_s)
@@ -103,24 +113,40 @@ def readings(
 
 
 class Unread:
-    """Readings of GPUs that no exporter tells of, while conditions tell of their Xids: a GPU that fell off the bus has no other."""
+    """Readings of GPUs that no exporter tells of, while their node is told to have Xids: a GPU that fell off the bus has no other."""
 
     def __init__(self) -> None:
-        self._since: dict[tuple[str, str, int], float] = {}  # by node, GPU and Xid: when it was seen first
+        self._seen: dict[NodeGpu, Counted] = {}
 
-    def readings(self, nodes: Mapping[str, NodeState], read: Collection[tuple[str, str]], at_s: float) -> Iterator[GpuReading]:
+    def readings(
+        self, nodes: Mapping[str, NodeState], told_of: ToldOf, read: Collection[NodeGpu], buses: Buses, at_s: float
+    ) -> Iterator[GpuReading]:
         """`read`: nodes and GPUs with a reading. GPUs of shared nodes are left out: nobody knows whose they are."""
-        seen: dict[tuple[str, str, int], float] = {}
-        for name, state in nodes.items():
-            told = told_xids(state.view.conditions)
-            for gpu in state.view.gpus if told and not _is_shared(state) else ():
-                names = Device(gpu.hardware_uuid, "", gpu.index)
-                numbers = {each.number for each in told if each.is_of(names, gpu_count=len(state.view.gpus))}
-                seen |= {(name, gpu.uuid, number): self._since.get((name, gpu.uuid, number), at_s) for number in numbers}
-                news = [number for number in sorted(numbers)[:XIDS_MAX] if at_s - seen[name, gpu.uuid, number] < TOLD_S]
-                if news and (name, gpu.uuid) not in read:
-                    yield GpuReading(name, gpu.uuid, at_s, _bounded({}), tuple((number, 1) for number in news))
-        self._since = seen
+        seen: dict[NodeGpu, Counted] = {}
+        for name, told in told_of.items():
+            state = nodes[name]
+            for gpu in state.view.gpus if not _is_shared(state) else ():
+                names = Device(gpu.hardware_uuid, buses.get((name, gpu.uuid), ""), gpu.index)
+                of_it = [each for each in told if each.is_of(names, gpu_count=len(state.view.gpus))]
+                if of_it:
+                    seen[name, gpu.uuid] = _counted(of_it, self._seen.get((name, gpu.uuid), {}), at_s)
+        for (name, uuid), counted in seen.items():
+            news = [(number, count) for number, (count, since_s) in sorted(counted.items()) if at_s - since_s < TOLD_S]
+            if news and (name, uuid) not in read:
+                yield GpuReading(name, uuid, at_s, _bounded({}), tuple(news[:XIDS_MAX]))
+        for name, uuid in self._seen.keys() - seen.keys() - set(read):
+            if name in nodes and not _is_shared(nodes[name]):  # the hub would take the next one for the same
+                yield GpuReading(name, uuid, at_s, _bounded({}))
+        self._seen = seen
+
+
+def _counted(told: Iterable[ToldXid], before: Counted, at_s: float) -> Counted:
+    counted: Counted = {}
+    for each in told:
+        count = max(each.count, counted.get(each.number, (0, 0.0))[0])
+        count_before, since_s = before.get(each.number, (0, at_s))
+        counted[each.number] = (count, since_s if count <= count_before else at_s)
+    return counted
 
 
 def _bounded(values: Values) -> tuple[float | None, ...]:

@@ -1,10 +1,14 @@
-"""Xids in bad conditions of nodes, as node-problem-detector, NVSentinel and clouds write them: `NVRM: Xid (PCI:0000:3b:00): 79`. Pure."""
+"""Xids in bad conditions of nodes, and in warnings about them, as node-problem-detector, NVSentinel and clouds write them. Pure.
+
+The driver's own words are `NVRM: Xid (PCI:0000:3b:00): 79`.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 from protocol.gpus.xids import XIDS
@@ -28,10 +32,28 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class Telling:
+    """What somebody tells of a node: once, or `count` times with the same words."""
+
+    by: str  # counts of different ones are about the same
+    text: str
+    first_s: float = -math.inf
+    last_s: float = math.inf
+    count: int = 1
+
+    @classmethod
+    def of(cls, condition: NodeCondition) -> Telling:
+        by, text, since_s = f"{condition.type} {condition.reason}", f"{condition.reason}: {condition.message}", condition.since_s
+        return cls(by, text) if since_s is None else cls(by, text, since_s, since_s)
+
+
+@dataclass(frozen=True, slots=True)
 class ToldXid:
     number: int
-    since_s: float | None
     device: Device
+    first_s: float
+    last_s: float
+    count: int
 
     def is_of(self, other: Device, *, gpu_count: int) -> bool:
         """By the best name that both have. Without any, it can only be the GPU of a node with one."""
@@ -45,20 +67,29 @@ class ToldXid:
         return mine.index is not None and mine.index == other.index
 
 
-def told_xids(conditions: Iterable[NodeCondition]) -> list[ToldXid]:
-    """Each number of a GPU once. Only those that ask for something."""
-    found: dict[tuple[int, Device], ToldXid] = {}
-    for each in conditions:
-        text = f"{each.reason}: {each.message}"
-        told = [(int(number), bus) for bus, number in _XID.findall(text)]
-        if "xid" in f"{each.type}{each.reason}".lower():
-            told += [(int(number), "") for number in _CODE.findall(text)]
-        whole = _device(text)
-        for number, bus in told:
-            device = named if bus and (named := _device(bus)).bus_id != whole.bus_id else whole
-            if number in XIDS:
-                found.setdefault((number, device), ToldXid(number, each.since_s, device))
+def told_xids(tellings: Iterable[Telling]) -> list[ToldXid]:
+    """Each number of a GPU once for each who tells of it. Only those that ask for something."""
+    found: dict[tuple[str, int, Device], ToldXid] = {}
+    for each in tellings:
+        for number, device in dict.fromkeys(_xids(each)):
+            key, one = (each.by, number, device), ToldXid(number, device, each.first_s, each.last_s, each.count)
+            found[key] = _together(found[key], one) if key in found else one
     return list(found.values())
+
+
+def _xids(telling: Telling) -> Iterator[tuple[int, Device]]:
+    told = [(int(number), bus) for bus, number in _XID.findall(telling.text)]
+    if "xid" in telling.by.lower():
+        told += [(int(number), "") for number in _CODE.findall(telling.text)]
+    whole = _device(telling.text)
+    for number, bus in told:
+        if number in XIDS:
+            yield number, named if bus and (named := _device(bus)).bus_id != whole.bus_id else whole
+
+
+def _together(one: ToldXid, other: ToldXid) -> ToldXid:
+    first_s, last_s = min(one.first_s, other.first_s), max(one.last_s, other.last_s)
+    return replace(one, first_s=first_s, last_s=last_s, count=one.count + other.count)
 
 
 def _device(text: str) -> Device:

@@ -34,6 +34,7 @@ def test_exporters_are_found_by_label_or_url_and_never_among_pods_of_workspaces(
         words=[*EXPORTERS, "https://metrics.example/federate"],
         pods=lambda: [],
         workspace_of=lambda namespace: "slice-1" if namespace == "vision" else "",
+        warnings=dict,
         note=lambda *_: None,
     )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ from protocol.nodes.inventory import GpuView, NodeCondition, NodeView
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
 from worker_agent.telemetry.exposition import NotExposition, parse
 from worker_agent.telemetry.pod_devices import PodDevices
-from worker_agent.telemetry.readings import TOLD_S, Counters, Unread, readings
-from worker_agent.telemetry.told_xids import Device, told_xids
+from worker_agent.telemetry.readings import TOLD_S, Buses, Counters, Unread, readings
+from worker_agent.telemetry.told_xids import Device, Telling, told_xids
 
 TEXTS = Path(__file__).with_name("texts")
 AT_S = 1_800_000_000.0
@@ -61,12 +62,26 @@ def read_whole(
     box_of_pod: Callable[[str, str], str] = lambda *_: "",
     where: str = "gpu-1",
     step: int = 1000,
+    warnings: Sequence[Telling] = (),
+    buses: Buses | None = None,
 ) -> list[GpuReading]:
     """The text comes in pieces of `step` bytes."""
     body = text.encode() if isinstance(text, str) else text
     rows = parse((body[at : at + step] for at in range(0, len(body), step)), now_s=at_s).devices
-    nodes = {"gpu-1": state or node()}
-    return list(readings(rows, nodes, node=where, box_of_pod=box_of_pod, counters=counters or Counters(), devices=PodDevices(), at_s=at_s))
+    here = state or node()
+    return list(
+        readings(
+            rows,
+            {"gpu-1": here},
+            node=where,
+            box_of_pod=box_of_pod,
+            counters=counters or Counters(),
+            devices=PodDevices(),
+            told_of={"gpu-1": told_xids((*map(Telling.of, here.view.conditions), *warnings))},
+            buses={} if buses is None else buses,
+            at_s=at_s,
+        )
+    )
 
 
 def said(reading: GpuReading) -> dict[str, float]:
@@ -208,7 +223,7 @@ UUID = "GPU-0a1b2c3d-0000-1111-2222-333344445555"
 def test_xids_are_read_from_the_conditions_that_watchers_of_nodes_set(
     name: str, reason: str, message: str, told: list[tuple[int, Device]]
 ) -> None:
-    found = told_xids([NodeCondition(type=name, status="True", reason=reason, message=message)])
+    found = told_xids([Telling.of(NodeCondition(type=name, status="True", reason=reason, message=message))])
     assert [(each.number, each.device) for each in found] == told
 
 
@@ -233,20 +248,50 @@ def test_an_xid_that_a_condition_and_the_exporter_tell_of_is_one_whoever_is_firs
     assert course((79, None), (79, AT_S + 900)) == [1, 1]  # another one, while the gauge stays
 
 
+def test_warnings_that_repeat_tell_of_so_many_xids_less_those_of_the_exporter_and_two_watchers_of_the_same() -> None:
+    def said(*told: tuple[str, int, float, float], xid: int = 0) -> int:
+        """Who tells, how often, from when to when. An exporter's gauge turns to `xid`."""
+        counters = Counters()
+        warnings = [Telling(by, SYSLOG.replace("12", str(pid)), first_s, last_s, n) for pid, (by, n, first_s, last_s) in enumerate(told)]
+        for gauge in (0, xid):
+            text = row("DCGM_FI_DEV_XID_ERRORS", gauge, 'gpu="0",UUID="GPU-aa",pci_bus_id="00000000:3B:00.0"')
+            (reading,) = read_whole(text, counters=counters, warnings=warnings)
+        return dict(reading.xids).get(79, 0)
+
+    hour_ago = AT_S - 3600
+    assert said(("npd xid", 1, AT_S, AT_S)) == 1
+    assert said(("npd xid", 1, AT_S, AT_S), xid=79) == 0
+    assert said(("npd xid", 3, hour_ago, AT_S), xid=79) == 2
+    assert said(("npd xid", 2, hour_ago, AT_S - 900), ("npd xid", 1, AT_S - 900, AT_S - 900)) == 3  # of two processes
+    assert said(("npd xid", 2, hour_ago, AT_S), ("nvsentinel xid", 1, AT_S, AT_S), ("GpuXid", 1, AT_S, AT_S)) == 2
+
+
 def test_a_gpu_without_an_exporter_has_readings_of_the_xids_that_conditions_tell_of_for_a_while() -> None:
     unread = Unread()
 
-    def found(state: NodeState, *, at_s: float = AT_S, read: tuple[str, ...] = ()) -> list[tuple[str, tuple[tuple[int, int], ...]]]:
-        said = unread.readings({"gpu-1": state}, {("gpu-1", gpu) for gpu in read}, at_s)
+    def found(
+        state: NodeState, *warnings: Telling, at_s: float = AT_S, read: tuple[str, ...] = ()
+    ) -> list[tuple[str, tuple[tuple[int, int], ...]]]:
+        told_of = {"gpu-1": told_xids((*map(Telling.of, state.view.conditions), *warnings))}
+        said = unread.readings({"gpu-1": state}, told_of, {("gpu-1", gpu) for gpu in read}, buses, at_s)
         return [(reading.gpu, reading.xids) for reading in said]
 
+    buses: Buses = {}
     state = with_conditions(node(), "Xid 79 on GPU 1")
     assert found(state) == [("uid-1", ((79, 1),))]
     assert found(state, read=("uid-1",)) == []
     assert found(state, at_s=AT_S + TOLD_S) == []  # it has no readings, and is shown as stale
+    assert found(node()) == [("uid-1", ())]  # else the hub would take the next one for the same
     assert found(with_conditions(node(held={0: "x", 1: "y"}), "Xid 79 on GPU 1")) == []
     assert found(with_conditions(node(), "Xid 79")) == []  # nobody knows which one
-    assert found(with_conditions(node(gpus=1), "Xid 79")) == [("uid-0", ((79, 1),))]
+
+    twice = Telling("npd", SYSLOG, AT_S, AT_S, count=2)
+    assert found(node(), twice) == []
+    read_whole(row("DCGM_FI_DEV_GPU_TEMP", 40, 'gpu="1",UUID="GPU-aa",pci_bus_id="00000000:3B:00.0"'), buses=buses)
+    assert found(node(), twice) == [("uid-1", ((79, 2),))]  # the exporter told which one it is before it fell off
+    assert found(node(), twice, at_s=AT_S + TOLD_S) == []
+    assert found(node(), replace(twice, count=3), at_s=AT_S + TOLD_S) == [("uid-1", ((79, 3),))]
+    assert ("uid-0", ((79, 1),)) in found(with_conditions(node(gpus=1), "Xid 79"))
 
 
 def with_conditions(state: NodeState, *messages: str, since_s: float | None = None) -> NodeState:

@@ -176,7 +176,7 @@ CALLS: Final[dict[str, Call]] = {
     **keyed("customresourcedefinitions", {"get": get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/workspaces.egs.io")}),
     **keyed("priorityclasses", {"list": get("/apis/scheduling.k8s.io/v1/priorityclasses")}),
     **keyed("configmaps", {"get": get(f"{SYSTEM}/configmaps/egs-installed")}),
-    **keyed("events", {"create": post(f"{RED_SPACE}/events", EVENT)}),
+    **keyed("events", {**reading("/api/v1/namespaces/default/events"), "create": post(f"{RED_SPACE}/events", EVENT)}),
     **keyed(
         "gpuprovisioningrequests",
         {"create": post(RED_REQUESTS, REQUEST), "patch": patch(f"{RED_REQUESTS}/filed", {}), **reading(REQUESTS)},

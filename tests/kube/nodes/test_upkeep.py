@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,11 @@ from tests.kube.cluster import Cluster, Object
 from tests.kube.faults import StillClock
 from tests.kube.site import AGENT, NODE_GPUS, Site, ended, moved_in
 from worker_agent.boxes.exit import NODE_GONE_S
+from worker_agent.kube.api.client import Api
 from worker_agent.kube.nodes import drift_repair
 from worker_agent.kube.nodes.bind_guard import slices_in
+from worker_agent.kube.nodes.told_events import NodeEvents
+from worker_agent.telemetry.told_xids import told_xids
 
 # Each day: tests/agent/nodes, and test_boxes.py
 pytestmark = pytest.mark.rotates
@@ -341,6 +345,39 @@ def test_a_pod_that_waits_is_told_the_request_that_it_waits_for_or_why_none_coul
     assert said["known"] == "Waits for GPUs that the request train-1 is to get: kubectl describe gpr train-1"
     assert said["refused"] == "No request could be made for this pod: exceeded quota: egs"
     assert "train-1" not in said["other"]
+
+
+def test_warnings_about_a_node_that_tell_of_xids_are_read_but_not_those_of_another_machine_of_its_name(site: Site) -> None:
+    """They are as node-problem-detector writes them, also when one repeats."""
+    node = site.node_names[0]
+    api = Api(site.access)
+    events = NodeEvents(api=api, nodes=site.driver.nodes, note=lambda *_: None)
+    events.start()
+    syslog = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+
+    def tell(name: str, **more: Any) -> None:
+        involved = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node}
+        about = {"metadata": {"name": f"{node}.{name}", "namespace": "default"}, "involvedObject": involved, "type": "Warning"}
+        at = {"firstTimestamp": "2099-01-01T00:00:00Z", "lastTimestamp": "2099-01-01T00:00:00Z", "count": 1}
+        said = {"reason": "XidError", "message": syslog, "source": {"component": "kernel-monitor", "host": node}}
+        site.cluster.apply({"apiVersion": "v1", "kind": "Event", **about, **at, **said, **more})
+
+    def told() -> list[tuple[int, int]]:
+        return [(each.number, each.count) for each in told_xids(events.told().get(node, ()))]
+
+    tell("info", type="Normal")
+    tell("own", reportingComponent="egs.io/agent", reportingInstance="x")
+    tell("old", lastTimestamp="2020-01-01T00:00:00Z")
+    tell("disk", message="The disk is full.")
+    tell("xid")
+    site.until("the warning", lambda: told() == [(79, 1)])
+    tell("xid", count=2, lastTimestamp="2099-01-01T01:00:00Z")
+    site.until("its repetition", lambda: told() == [(79, 2)])
+    assert len(events.told()[node]) == 1
+    site.cluster.delete("event", f"{node}.xid", namespace="default")
+    site.until("its end", lambda: told() == [])
+    events.stop()
+    api.close()
 
 
 def test_a_bad_condition_of_a_node_is_told_and_is_gone_from_what_is_told_when_it_clears(site: Site) -> None:

@@ -67,6 +67,10 @@ def _ignore() -> None:
     pass
 
 
+def _any(_: object) -> bool:
+    return True
+
+
 class Mirror(Generic[T]):
     """Reading it makes no call. The thread calls `on_change` after each change from the server."""
 
@@ -79,9 +83,12 @@ class Mirror(Generic[T]):
         note: Note,
         params: Params | None = None,
         on_change: Callable[[], None] = _ignore,
+        keeps: Callable[[T], bool] = _any,
     ) -> None:
+        """`keeps` must answer the same for an object as long as it exists."""
         self._api, self._path, self._params, self._note, self._on_change = api, path, params or {}, note, on_change
         self._object = decoder(type_).decode
+        self._keeps = keeps
         self._replica: Replica[T] = Replica()
         self._fresh: dict[Key, T] | None = {}  # the new copy while everything is read again; None while changes are followed
         self._lists = self._always_lists = False
@@ -263,9 +270,10 @@ class Mirror(Generic[T]):
         self._on_change()
 
     def _read(self, raw: msgspec.Raw) -> T | None:
-        """Returns None for an unreadable object."""
+        """Returns None for an unreadable object, and for one that is not kept."""
         try:
-            return self._object(raw)
+            obj = self._object(raw)
+            return obj if self._keeps(obj) else None
         except msgspec.DecodeError as error:
             self._note("object_unreadable", {"path": self._path, "why": str(error), "object": bytes(raw)[:200].decode(errors="replace")})
             return None
