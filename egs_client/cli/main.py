@@ -88,6 +88,8 @@ class Tree(LazyGroup):
         except EgsError as error:
             tell(error)
             raise typer.Exit(code_of(error)) from None
+        except BrokenPipeError:  # click would end with 1
+            raise typer.Exit(PIPE_CLOSED) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
 

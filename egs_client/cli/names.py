@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from egs_client.gprs import workspace_meant
+
 if TYPE_CHECKING:
     from egs_client.sync.client import Client
 
@@ -27,8 +29,7 @@ def completer(kind: str, read: Callable[[Client], list[str]]) -> Callable[[str],
 
 def _service_accounts(client: Client) -> list[str]:
     """Those of the workspace that commands mean when they name none, without its name."""
-    own = [each.name for each in client.me.get().slices]
-    slice_ = client.workspace or (own[0] if len(own) == 1 else "")
+    slice_ = client.workspace or workspace_meant(client.me.get().slices)
     rows = client.slices.service_accounts.list(slice_).all(limit=100) if slice_ else []
     return [row.name.removeprefix(f"{slice_}:") for row in rows]
 

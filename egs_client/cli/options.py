@@ -14,9 +14,10 @@ import typer
 from egs_client.cli.exits import Refused
 from egs_client.cli.names import clusters, gprs, nodes, shapes, workspaces
 
+WORKSPACE_HELP = "The workspace. Default: the profile's, or the only one where you may file."
 Workspace = Annotated[
     str | None,
-    typer.Option("--workspace", "-n", help="The workspace. Default: the profile's, or your only one.", autocompletion=workspaces),
+    typer.Option("--workspace", "-n", help=WORKSPACE_HELP, autocompletion=workspaces),
 ]
 Gpr = Annotated[str, typer.Argument(help="Its name or id.", metavar="GPR", autocompletion=gprs)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -112,9 +113,9 @@ def with_box_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def hours_s(hours: float) -> int:
-    """Raises Refused for `nan` and `inf`, which are numbers to Python."""
-    if not math.isfinite(hours):
-        raise Refused(f"--hours {hours} is no time.")
+    """Raises Refused, also for `nan` and `inf`, which are numbers to Python."""
+    if not (math.isfinite(hours) and round(hours * HOUR_S) > 0):
+        raise Refused(f"--hours {hours:g} is no time. Write a number above 0, as 0.5 or 3.")
     return round(hours * HOUR_S)
 
 

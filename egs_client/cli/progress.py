@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from egs_client.cli.exits import say
 from egs_client.cli.session import is_interactive
-from egs_client.cli.words import by, here, when
+from egs_client.cli.words import by, here, when, without_spans
 from egs_client.errors import Ended, WaitedTooLong
 from egs_client.gprs import ACTIVE, ENDED, PENDING_APPROVAL, PROVISIONING, QUEUED
 
@@ -68,14 +68,14 @@ def steps_of(gpr: GprDetail, client: Client) -> Iterator[str]:
 def drawn() -> Iterator[Callable[[str], None]]:
     """Draws over what it has drawn, on standard error. Without a terminal it prints what is new."""
     if not is_interactive():
-        last = ""
+        told: set[str] = set()
 
         def draw(text: str) -> None:
-            nonlocal last
-            for line in text.splitlines():
-                if line not in last.splitlines():
-                    say(line)
-            last = text
+            nonlocal told
+            lines = {without_spans(line): line for line in text.splitlines()}
+            for line in (line for plain, line in lines.items() if plain not in told):
+                say(line)
+            told = set(lines)
 
         yield draw
         return

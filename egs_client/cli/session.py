@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from egs_client.cli.exits import Refused, say
-from egs_client.errors import NotFound
+from egs_client.errors import NotFound, NotSetUp
 
 if TYPE_CHECKING:
     from egs_client.models.gpr import GprDetail
@@ -51,10 +51,13 @@ def client(*, timeout_s: float | None = None) -> Client:
 
 
 def workspace_of(given: str | None, client: Client) -> str:
-    """The one that was named, that `egs login` stored, or the only one there is. Raises NotSetUp."""
+    """The one that was named, that `egs login` stored, or the only one where the person may file. Raises Refused."""
     from egs_client.sync.box import only_workspace
 
-    return given or client.workspace or only_workspace(client)
+    try:
+        return given or client.workspace or only_workspace(client)
+    except NotSetUp as error:
+        raise Refused(f"{error} Add -n WORKSPACE, or make one the default: egs workspace use WORKSPACE") from None
 
 
 def gpr_of(reference: str, client: Client) -> GprDetail:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 NOW_S = 3.0
 UTC_TEXT = re.compile(r"(20\d\d-\d\d-\d\d \d\d:\d\d:\d\d) UTC")
+SPANS = re.compile(r"\d+ (?:d|h|min|s)\b(?: \d+ (?:h|min|s)\b)*")
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 
 
@@ -59,6 +60,11 @@ def size(nodes: int, gpus_per_node: int | None, shape: str, memory_gib: int | No
 def here(sentence: str) -> str:
     """The server's sentence, with times of the reader's clock."""
     return UTC_TEXT.sub(lambda found: clock(datetime.fromisoformat(found[1]).replace(tzinfo=UTC)), sentence)
+
+
+def without_spans(text: str) -> str:
+    """What is left of a line that counts down, to tell whether it says something new."""
+    return SPANS.sub("…", text)
 
 
 def yes(is_true: bool) -> str:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from egs_client.errors import EgsError, NotSetUp
-from egs_client.gprs import name_now
+from egs_client.gprs import name_now, workspace_meant
 from egs_client.models.gpr import GprDetail, Offers
 from egs_client.sync.client import Client
 
@@ -87,13 +87,12 @@ class Box:
 
 
 def only_workspace(client: Client) -> str:
-    """Raises NotSetUp unless there is just one."""
+    """The only one, or the only one where the caller may file. Raises NotSetUp."""
     me = client.me.get()
-    names = [own.name for own in me.slices]
-    if len(names) != 1:
-        known = f"You are in {', '.join(names)}" if names else "You are in none"
-        raise NotSetUp(f"Name a workspace. {known}.")
-    return names[0]
+    if name := workspace_meant(me.slices):
+        return name
+    names = ", ".join(own.name for own in me.slices)
+    raise NotSetUp(f"Name a workspace. You are in {names or 'none'}.")
 
 
 def gpus(

@@ -187,6 +187,7 @@ class Filing:
     name: str
     key: str = field(default_factory=lambda: str(uuid.uuid4()))
     is_sent: bool = False
+    is_filed: bool = False
 
     def send(self) -> str:
         """The key, for the call that follows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,8 +17,8 @@ from egs_client.cli.manifest_files import fail, texts_of
 from egs_client.cli.output import Column, Output, show_list, show_one
 from egs_client.cli.progress import follow
 from egs_client.cli.session import agreed, client, gpr_of, settled
-from egs_client.cli.words import here, soon, when
-from egs_client.errors import Ended, ServerFault, Unreachable
+from egs_client.cli.words import here, soon, when, without_spans
+from egs_client.errors import Ended, NotSignedIn, ServerFault, Unreachable
 from egs_client.gprs import ACTIVE, name_now
 from egs_client.jobs import OVER, SUCCEEDED, sentence_of
 
@@ -120,6 +120,7 @@ def run(
         with asking(egs, Filing(fields["name"])) as filing:
             with settled():
                 job = egs.jobs.create(**fields, **given, idempotency_key=filing.send())
+            filing.is_filed = True
             say(f"{job.name} ({job.id}) is filed.")
             if detach:
                 return
@@ -230,9 +231,9 @@ def _follow(egs: Client, job: Job, rank: int) -> Job:
             except Ended:
                 return egs.jobs.get(job.id)
         else:
-            if (text := sentence_of(job)) != told:
-                say(here(text))
-                told = text
+            if (text := here(sentence_of(job))) and (plain := without_spans(text)) != told:
+                say(text)
+                told = plain
             reader.print_news(job)
             time.sleep(LOOK_S)
         job = seen_again(egs, job)
@@ -265,9 +266,13 @@ def asking(egs: Client, what: Job | Filing, *, kind: str = "job") -> Iterator[An
         else:
             ask_what_to_do(egs, egs.gprs.get(what.gpr_id))
         raise
-    except Unreachable:
+    except (Unreachable, NotSignedIn, BrokenPipeError) as error:
         verb = "watch" if kind == "job" else "open"
-        say(f"{what.name} goes on without this command, if it was filed: egs {kind} {verb} {what.name}")
+        with suppress(BrokenPipeError):  # perhaps nobody reads this either
+            if not isinstance(what, Filing) or what.is_filed:
+                say(f"{what.name} goes on without this command: egs {kind} {verb} {what.name}")
+            elif not isinstance(error, NotSignedIn):
+                say(f"It is not known whether {what.name} was filed. Look: egs {kind} list")
         raise
 
 
@@ -314,7 +319,7 @@ def _lines(job: Job) -> list[tuple[str, str]]:
         ("Namespace", job.namespace),
         ("Retries", str(job.retries)),
         ("Active", when(job.active_at) if job.active_at else ""),
-        ("Ends", when(job.ends_at) if job.ends_at else ""),
+        ("Ends", when(job.ends_at) if job.ends_at and job.state not in OVER else ""),
         ("Finished", when(job.finished_at) if job.finished_at else ""),
         ("Created", when(job.created_at)),
     ]

@@ -14,9 +14,10 @@ from egs_client.cli.output import Output, show_one
 from egs_client.cli.session import chosen, client, is_interactive
 from egs_client.cli.words import when
 from egs_client.config import Profile, access, is_readable_by_others, profiles_load, profiles_save, token_forget, token_store
+from egs_client.gprs import workspace_meant
 
 if TYPE_CHECKING:
-    from egs_client.models.slices import Me
+    pass
 
 login_app, logout_app, whoami_app = (typer.Typer(add_completion=False, rich_markup_mode=None) for _ in range(3))
 
@@ -69,7 +70,7 @@ def login(
     if workspace and workspace not in {own.name for own in me.slices} and not me.is_admin:
         raise Refused(f"You are in no workspace {workspace}. You are in: {', '.join(own.name for own in me.slices) or 'none'}")
     name = chosen.profile or parts.netloc
-    profiles.profiles[name] = Profile(url=url, token=token_store(name, token), workspace=workspace or _only(me))
+    profiles.profiles[name] = Profile(url=url, token=token_store(name, token), workspace=workspace or workspace_meant(me.slices))
     profiles.current = name
     profiles_save(profiles)
     may = ", ".join(me.token.scopes)
@@ -105,7 +106,7 @@ def whoami(output: Output = "table") -> None:
         ("Server", found.url),
         ("Profile", found.profile or "from EGS_URL and EGS_TOKEN"),
         ("Workspaces", "\n".join(f"{own.name} ({own.role})" for own in me.slices)),
-        ("Default", found.workspace or _only(me) or "none: add -n WORKSPACE"),
+        ("Default", found.workspace or workspace_meant(me.slices) or "none: add -n WORKSPACE"),
         ("Token", f"{me.token.name}, scopes {', '.join(me.token.scopes)}, ends {when(me.token.expires_at)}"),
     ]
     show_one(me, lines, output=output, kind="user")
@@ -125,7 +126,3 @@ def _token_given(*, page: str = "") -> str:
             "There is no token on standard input. In a pipeline: egs login URL --with-token < FILE, or set EGS_URL and EGS_TOKEN."
         )
     return token
-
-
-def _only(me: Me) -> str:
-    return me.slices[0].name if len(me.slices) == 1 else ""

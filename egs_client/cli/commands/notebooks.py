@@ -97,6 +97,7 @@ def notebook(
         with asking(egs, Filing(fields["name"]), kind="notebook") as filing:
             with settled():
                 job = egs.notebooks.create(**fields, **given, idempotency_key=filing.send())
+            filing.is_filed = True
             say(f"{job.name} ({job.id}) is filed.")
             if detach:
                 return

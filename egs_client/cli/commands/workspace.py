@@ -28,7 +28,8 @@ NOT_MADE = "kubeconfig_not_made"
 MADE_WITHIN_S, LOOK_S = 60.0, 0.5
 
 Name = Annotated[
-    str | None, typer.Argument(help="Default: the profile's, or your only one.", metavar="WORKSPACE", autocompletion=options.workspaces)
+    str | None,
+    typer.Argument(help=options.WORKSPACE_HELP, metavar="WORKSPACE", autocompletion=options.workspaces),
 ]
 WORKSPACES: list[Column[Slice]] = [
     Column("NAME", lambda slice_: slice_.name),

@@ -79,7 +79,7 @@ def test_a_job_that_somebody_stops_has_another(hub: Hub, egs: Egs) -> None:
     ("changes", "code", "words"),
     [
         (("--image", "two words:1"), 6, "error: image: Must be a reference of an image, without spaces"),
-        (("--hours", "0"), 6, "error: duration_s: Must be at least one second."),
+        (("--hours", "0"), 2, "error: --hours 0 is no time."),
         (("--env", "no-value"), 2, "--env: write NAME=VALUE."),
         (("--retries", "1000"), 6, "error: retries: Must be from 0 to 100."),
     ],
