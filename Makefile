@@ -4,7 +4,7 @@ ARGS ?=
 PY := .venv/bin/python
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-.PHONY: setup vendor demo test soak lint bench screenshots lock services-up services-down kube-up kube-down schema client clean always
+.PHONY: setup vendor demo test soak lint audit bench screenshots lock services-up services-down kube-up kube-down schema client clean always
 
 MIGRATED := var/migrated.sqlite3
 KERNELS := planner/__pycache__/all-compiled
@@ -34,6 +34,12 @@ lint: setup
 	if find templates -name '*.html' 2>/dev/null | grep -q .; then djlint --lint templates; fi
 	$(PY) manage.py makemigrations --check --dry-run
 	$(PY) manage.py spectacular --fail-on-warn --validate --file /dev/null
+
+# Known faults: of our code by bandit, of libraries by pip-audit, which asks https://pypi.org/pypi/NAME/VERSION/json of each.
+UNAUDITED = "pip-audit found a fault, or https://pypi.org/pypi had no answer for a package: then its faults are unknown."
+audit: setup
+	bandit --quiet --recursive --configfile pyproject.toml .
+	pip-audit --strict --disable-pip $(foreach name,dev node go,--requirement requirements/$(name).lock) || { echo $(UNAUDITED) >&2; exit 1; }
 
 # After a change of requirements/*.in; newer versions of everything: make lock ARGS=--upgrade
 # In this order: each takes the versions of those before it.
