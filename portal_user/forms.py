@@ -46,7 +46,7 @@ from portal_shared.forms.fields import (
 from portal_shared.forms.service_form import ServiceForm
 from portal_shared.forms.template_form import FLAGS, NUMBER_MAX, SAME_FIELDS, initial_by
 from portal_user.as_api import creation_body
-from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, ROLES_OF_SERVICES, Role, Slice
+from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Role, Slice
 
 AFTER_HINT = "Name or id of a request of this project, or of a workspace of yours."
 KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
@@ -54,20 +54,20 @@ KEY = re.compile(r"\A[0-9a-f]{32}\Z", re.ASCII)
 CLUSTER_NOT_USED = "Workspace {} cannot use cluster {}. Choose others, or none for any."
 
 
-class MemberRoleForm(ServiceForm):
-    role = forms.ChoiceField(label="Role", choices=Role.choices, initial=Role.EDITOR)
+class RoleForm(ServiceForm):
+    role = forms.ChoiceField(label="Role", initial=Role.EDITOR)
+
+    def __init__(self, *args: Any, roles: Sequence[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["role"].choices = roles  # type: ignore[attr-defined]
 
 
-class ProgramRoleForm(ServiceForm):
-    role = forms.ChoiceField(label="Role", choices=ROLES_OF_SERVICES, initial=Role.EDITOR)
-
-
-class ProgramForm(ProgramRoleForm):
+class ProgramForm(RoleForm):
     name = PlainTextField(label="Name", max_length=63, help_text="The workspace's name precedes it, as in vision:nightly.")
     field_order = ("name", "role")
 
 
-class InviteForm(MemberRoleForm):
+class InviteForm(RoleForm):
     user = PlainTextField(label="Name or mail address", max_length=254)
     field_order = ("user", "role")
 

@@ -16,7 +16,7 @@ from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.forms.group_form import GroupForm
 from portal_shared.forms.questions import decide, sent
 from portal_shared.forms.service_form import ServiceForm
-from portal_user.forms import InviteForm, MemberRoleForm
+from portal_user.forms import InviteForm, RoleForm
 from portal_user.pages.tenants.people import WorkspacePeoplePage, people_question
 from slices.invitations.services import invitation_withdraw, member_add
 from slices.models import Membership, Role, Slice
@@ -51,7 +51,9 @@ def add(request: PageRequest, slice: str) -> HttpResponse:
         "People of your own workspaces are added at once, others are invited and join by themselves. "
         "Invite newcomers by mail address, and tell them to sign in: EGS writes to nobody who has no account."
     )
-    question = people_question(request, slice_, InviteForm(sent(request)), title="Add or invite a person", text=text, verb="Add person")
+    question = people_question(
+        request, slice_, InviteForm(sent(request), roles=Role.choices), title="Add or invite a person", text=text, verb="Add person"
+    )
     return decide(request, question, do, topics=TOPICS)
 
 
@@ -62,16 +64,15 @@ def role(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
     slice_ = _managed(request, slice)
     member = _member(slice_, pk)
 
-    def do(role: str) -> str:
-        member_set(slice_=slice_, user=member.user, role=Role(role), actor=request.user, now=request.now)
-        return f"{member.user.name} is {Role(role).label.lower()}"
-
     text = "Owners manage people and requests of the workspace. Editors manage their own requests. Viewers look."
     if member.is_by_group:
         text += " A role that you give here stays, whatever the person's groups say."
-    form = MemberRoleForm(sent(request), initial={"role": member.role})
-    title = f"Change the role of {member.user.name}"
-    return decide(request, people_question(request, slice_, form, title=title, text=text, verb="Change role"), do, topics=TOPICS)
+    form = RoleForm(sent(request), roles=Role.choices, initial={"role": member.role})
+
+    def set_role(role: Role) -> None:
+        member_set(slice_=slice_, user=member.user, role=role, actor=request.user, now=request.now)
+
+    return decide_role(request, slice_, member.user.name, form, text, set_role)
 
 
 @require_http_methods(["GET", "POST"])
@@ -86,7 +87,7 @@ def remove(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
         return f"{member.user.name} is no member any more"
 
     text = "Kubeconfigs of this person end at once. Requests stay."
-    return _remove(request, slice_, f"Remove {member.user.name}?", text, "Remove person", do)
+    return confirm(request, slice_, f"Remove {member.user.name}?", text, "Remove person", do)
 
 
 @require_http_methods(["GET", "POST"])
@@ -101,7 +102,7 @@ def withdraw(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
         return f"The invitation of {row.name} is withdrawn"
 
     title, text = f"Withdraw the invitation of {row.name}?", "Nobody can accept it any more."
-    return _remove(request, slice_, title, text, "Withdraw invitation", do)
+    return confirm(request, slice_, title, text, "Withdraw invitation", do)
 
 
 @require_http_methods(["GET", "POST"])
@@ -132,14 +133,24 @@ def remove_group(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
         group_remove(group=row, actor=request.user, now=request.now)
         return f"Group {row.group} has no role any more"
 
-    return _remove(
-        request, slice_, f"Remove the group {row.group}?", "People who are members by it alone leave at once.", "Remove group", do
-    )
+    text = "People who are members by it alone leave at once."
+    return confirm(request, slice_, f"Remove the group {row.group}?", text, "Remove group", do)
 
 
-def _remove(request: PageRequest, slice_: Slice, title: str, text: str, verb: str, do: Do) -> HttpResponse:
+def decide_role(
+    request: PageRequest, slice_: Slice, name: str, form: RoleForm, text: str, set_role: Callable[[Role], None]
+) -> HttpResponse:
+    def do(role: str) -> str:
+        set_role(Role(role))
+        return f"{name} is {Role(role).label.lower()}"
+
+    question = people_question(request, slice_, form, title=f"Change the role of {name}", text=text, verb="Change role")
+    return decide(request, question, do, topics=TOPICS)
+
+
+def confirm(request: PageRequest, slice_: Slice, title: str, text: str, verb: str, do: Do, *, is_plain: bool = False) -> HttpResponse:
     form: forms.Form = ServiceForm(sent(request))
-    return decide(request, people_question(request, slice_, form, title=title, text=text, verb=verb, is_plain=False), do, topics=TOPICS)
+    return decide(request, people_question(request, slice_, form, title=title, text=text, verb=verb, is_plain=is_plain), do, topics=TOPICS)
 
 
 def _managed(request: PageRequest, slice: str) -> Slice:

@@ -3,7 +3,6 @@ from __future__ import annotations
 from datetime import timedelta
 from uuid import UUID
 
-from django import forms
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET, require_http_methods
@@ -15,15 +14,13 @@ from core.errors import EgsError
 from core.rest.references import one_by_id
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.forms.questions import UNPROCESSABLE, ask, decide, refused, sent
-from portal_shared.forms.service_form import ServiceForm
-from portal_user.forms import ProgramForm, ProgramRoleForm, TokenForm
+from portal_user.forms import ProgramForm, RoleForm, TokenForm
 from portal_user.pages.tenants.people import ProgramPage, people_question
-from slices.models import Role, ServiceAccount, Slice
+from portal_user.views.tenants.people import TOPICS, confirm, decide_role
+from slices.models import ROLES_OF_SERVICES, Role, ServiceAccount, Slice
 from slices.selectors import slice_for
 from slices.service_accounts.selectors import service_account_of
 from slices.service_accounts.services import SCOPES, service_account_change, service_account_create, service_token_create
-
-TOPICS = ("people",)
 
 
 @require_GET
@@ -47,7 +44,9 @@ def add(request: PageRequest, slice: str) -> HttpResponse:
         "A pipeline or a controller acts under this name, and its requests count as its own. "
         "Service accounts of a cluster that file objects come here by themselves."
     )
-    question = people_question(request, slice_, ProgramForm(sent(request)), title="Add a service account", text=text, verb="Add account")
+    question = people_question(
+        request, slice_, ProgramForm(sent(request), roles=ROLES_OF_SERVICES), title="Add a service account", text=text, verb="Add account"
+    )
     return decide(request, question, do, topics=TOPICS)
 
 
@@ -57,14 +56,12 @@ def add(request: PageRequest, slice: str) -> HttpResponse:
 def role(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
     slice_, account = _managed(request, slice, pk)
 
-    def do(role: str) -> str:
-        service_account_change(account=account, role=Role(role), actor=request.user, now=request.now)
-        return f"{account.user.name} is {Role(role).label.lower()}"
+    def set_role(role: Role) -> None:
+        service_account_change(account=account, role=role, actor=request.user, now=request.now)
 
-    form = ProgramRoleForm(sent(request), initial={"role": getattr(account, "role", None)})
+    form = RoleForm(sent(request), roles=ROLES_OF_SERVICES, initial={"role": getattr(account, "role", None)})
     text = "Editors file requests and manage their own. Viewers look."
-    question = people_question(request, slice_, form, title=f"Change the role of {account.user.name}", text=text, verb="Change role")
-    return decide(request, question, do, topics=TOPICS)
+    return decide_role(request, slice_, account.user.name, form, text, set_role)
 
 
 @require_http_methods(["GET", "POST"])
@@ -121,10 +118,8 @@ def token_end(request: PageRequest, slice: str, pk: UUID, token: UUID) -> HttpRe
         token_revoke(token=row, actor=request.user, now=request.now)
         return f"Token {row.name} is revoked"
 
-    form: forms.Form = ServiceForm(sent(request))
-    title, text = f"Revoke token {row.name}?", f"{account.user.name} is refused with it at once."
-    question = people_question(request, slice_, form, title=title, text=text, verb="Revoke token", is_plain=False)
-    return decide(request, question, revoke, topics=TOPICS)
+    text = f"{account.user.name} is refused with it at once."
+    return confirm(request, slice_, f"Revoke token {row.name}?", text, "Revoke token", revoke)
 
 
 def _switch(request: PageRequest, slice: str, pk: UUID, *, is_active: bool, text: str) -> HttpResponse:
@@ -135,10 +130,7 @@ def _switch(request: PageRequest, slice: str, pk: UUID, *, is_active: bool, text
         service_account_change(account=account, is_active=is_active, actor=request.user, now=request.now)
         return f"{account.user.name} is {verb.lower()}d"
 
-    form: forms.Form = ServiceForm(sent(request))
-    title = f"{verb} {account.user.name}?"
-    question = people_question(request, slice_, form, title=title, text=text, verb=f"{verb} account", is_plain=is_active)
-    return decide(request, question, do, topics=TOPICS)
+    return confirm(request, slice_, f"{verb} {account.user.name}?", text, f"{verb} account", do, is_plain=is_active)
 
 
 def _managed(request: PageRequest, slice: str, pk: UUID) -> tuple[Slice, ServiceAccount]:
