@@ -57,7 +57,7 @@ CLUSTER_NOT_USED = "Workspace {} cannot use cluster {}. Choose others, or none f
 class RoleForm(ServiceForm):
     role = forms.ChoiceField(label="Role", initial=Role.EDITOR)
 
-    def __init__(self, *args: Any, roles: Sequence[tuple[str, str]], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, roles: Sequence[tuple[Any, Any]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["role"].choices = roles  # type: ignore[attr-defined]
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
-
-from django.db.models import UUIDField
-from django.db.models.functions import Coalesce
+from uuid import UUID
 
 from core.errors import OverPolicy
 from core.words import duration_exact, number, plural
-from core.written_sql import WrittenQuery
+from gpr.budgets.bounds import Bounded, budgets_send
 from gpr.budgets.periods import Span, period_at, periods_between, span_words
 from gpr.budgets.selectors import HOUR_S
 from gpr.budgets.windows import GpuWindow, windows_load
@@ -21,9 +18,6 @@ from slices.models import AtLimit, Budget, Slice
 from slices.quotas.services import whose
 
 MINUTE_S = 60
-_BUDGETS_OF: Final = WrittenQuery(
-    Budget.objects.annotate(owned_by=Coalesce("slice_id", "project_id", output_field=UUIDField())), key="owned_by"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,45 +53,53 @@ class Excess:
         return OverPolicy(self.text, limit="gpu_hours", most=math.floor(self.left_s / HOUR_S), fitting_duration_s=self.fitting_s)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ledger:
-    """The budgets of some workspaces and their projects, and all that counts for them."""
+    """The budgets of some workspaces and their projects, and what counts for them, which it loads where the bounds do not suffice."""
 
-    budgets: Collection[Budget]
-    windows: list[GpuWindow]
+    budgets: Collection[Bounded]
+    project_ids: Collection[UUID]
+    now: datetime
+    _loaded: list[GpuWindow] | None = None
+    _added: list[GpuWindow] = field(default_factory=list)
 
     @classmethod
     def load(cls, slices: Iterable[Slice], *, now: datetime) -> Ledger:
-        """Runs one query if there is no budget. To keep budgets under concurrent requests the caller holds the plan lock."""
+        """Runs one query. To keep budgets under concurrent requests the caller holds the plan lock."""
         return cls.send(slices, now=now)()
 
     @classmethod
     def send(cls, slices: Iterable[Slice], *, now: datetime) -> Callable[[], Ledger]:
         """Asks for it; what it returns waits for it."""
         projects = {slice_.pk: slice_.project_id for slice_ in slices}
-        sent = _BUDGETS_OF.send({*projects, *projects.values()})
-
-        def ledger() -> Ledger:
-            budgets = sent()
-            spans = [period_at(budget, now) for budget in budgets]
-            return cls(budgets, windows_load(set(projects.values()), spans=spans, now=now) if budgets else [])
-
-        return ledger
+        sent = budgets_send({*projects, *projects.values()}, now=now)
+        return lambda: cls(sent(), set(projects.values()), now)
 
     def add(self, window: GpuWindow) -> None:
-        self.windows.append(window)
+        self._added.append(window)
 
     def excesses(self, asked: GpuWindow, *, granted: GpuWindow | None = None) -> list[Excess]:
-        """`granted`: what the request has already, and may keep."""
-        found = (self._excess(budget, asked, granted) for budget in self.budgets if asked.counts_for(budget))
+        """`granted`: what the request has already, and may keep. Runs up to five queries, once, where a budget may not suffice."""
+        found = (self._excess(each, asked, granted) for each in self.budgets if asked.counts_for(each.budget))
         return [excess for excess in found if excess is not None]
 
-    def _excess(self, budget: Budget, asked: GpuWindow, granted: GpuWindow | None) -> Excess | None:
+    def _excess(self, bounded: Bounded, asked: GpuWindow, granted: GpuWindow | None) -> Excess | None:
+        budget = bounded.budget
+        added = [window for window in self._added if window.counts_for(budget)]
+        if bounded.given_most_s + sum(window.gpu_s for window in [*added, asked]) <= budget.gpu_hours * HOUR_S:
+            return None
+        taken = [*added, *(window for window in self._windows() if window.counts_for(budget))]
         for span in periods_between(budget, asked.starts_at, asked.ends_at):
             asked_s, had_s = asked.gpu_s_within(span), granted.gpu_s_within(span) if granted else 0.0
-            taken_s = sum(window.gpu_s_within(span) for window in self.windows if window.counts_for(budget))
+            taken_s = sum(window.gpu_s_within(span) for window in taken)
             left_s = max(budget.gpu_hours * HOUR_S - taken_s, 0.0) + had_s
             if asked_s > left_s:
                 fitting_s = max((span.starts_at - asked.starts_at).total_seconds(), 0.0) + left_s / asked.gpu_count
                 return Excess(budget, span, asked_s, left_s, round(asked.gpu_count), math.floor(fitting_s / MINUTE_S) * MINUTE_S)
         return None
+
+    def _windows(self) -> list[GpuWindow]:
+        if self._loaded is None:
+            spans = [period_at(each.budget, self.now) for each in self.budgets]
+            self._loaded = windows_load(self.project_ids, spans=spans, now=self.now)
+        return self._loaded

@@ -36,6 +36,10 @@ class GpuWindow(NamedTuple):
         is_owned = budget.slice_id == self.slice_id or budget.project_id == self.project_id
         return is_owned and (not budget.shape or not self.shapes or budget.shape in self.shapes)
 
+    @property
+    def gpu_s(self) -> float:
+        return self.gpu_count * (self.ends_at - self.starts_at).total_seconds()
+
     def gpu_s_within(self, span: Span) -> float:
         length_s = (min(self.ends_at, span.ends_at) - max(self.starts_at, span.starts_at)).total_seconds()
         return self.gpu_count * max(length_s, 0.0)

@@ -10,14 +10,18 @@ from django.utils import timezone
 
 from core.errors import OverPolicy
 from gpr.approvals.services import gpr_approve
+from gpr.budgets.bounds import budgets_send
+from gpr.budgets.ledger import Ledger
 from gpr.budgets.periods import Span, period_at, periods_between
 from gpr.budgets.selectors import BudgetUse, budget_uses
 from gpr.budgets.services import budgets_record
-from gpr.models import Gpr, GprState
+from gpr.models import Gpr, GprState, UsageProgress
 from gpr.queue.decisions import gpr_set_priority
 from gpr.requests.editing import gpr_edit, spec_of
 from gpr.requests.ending import gpr_extend
 from gpr.requests.services import gpr_submit, gprs_submit
+from gpr.requests.spec import window_of
+from gpr.usage.services import held_count
 from inventory.models import Reservation
 from journal.models import Event
 from journal.notices.audience import hearers_of
@@ -60,6 +64,8 @@ class Place:
 
     def use(self, budget: Budget) -> BudgetUse:
         (use,) = budget_uses([budget], now=self.now)
+        (bounded,) = (each for each in budgets_send([budget.owner.pk], now=self.now)() if each.budget == budget)
+        assert bounded.given_most_s >= (use.used_hours + use.committed_hours) * 3600 - 1e-3
         return use
 
 
@@ -197,8 +203,42 @@ def test_its_people_are_told_once_in_a_period_at_80_percent_and_once_when_it_is_
     assert TOLD.count() == 4
 
 
-def test_without_budgets_a_look_for_news_and_an_answer_cost_one_query_and_none(place: Place, django_assert_num_queries: Any) -> None:
+def test_a_request_far_below_its_budgets_costs_one_query_a_near_one_six_and_without_budgets_news_cost_one(
+    place: Place, django_assert_num_queries: Any
+) -> None:
     with django_assert_num_queries(1):
         budgets_record(now=place.now)
     with django_assert_num_queries(0):
         assert budget_uses([], now=place.now) == []
+    gpr = factories.started(place.slice, place.people.owner, duration_s=7200)
+    place.give(10_000), place.give(100_000, place.slice.project)
+    place.ask(3)
+    asked = window_of(spec_of(gpr), place.now)
+
+    for hours, query_count in ((10_000, 1), (50, 6)):
+        Budget.objects.filter(slice=place.slice).update(gpu_hours=hours)
+        with django_assert_num_queries(query_count):
+            assert bool(Ledger.load([place.slice], now=place.now).excesses(asked)) is (hours == 50)
+
+
+@pytest.mark.both_databases
+def test_what_a_budget_can_have_given_is_bounded_by_all_that_counts_for_it(place: Place) -> None:
+    """A box of days that are final and of today, another that was released, requests that wait, and the budgets of three periods."""
+    long, short = (factories.started(place.slice, place.people.owner, nodes=1, duration_s=7200) for _ in range(2))
+    Reservation.objects.filter(gpr=long).update(starts_at=place.now - timedelta(days=40), ends_at=place.now + HOUR)
+    Reservation.objects.filter(gpr=short).update(
+        starts_at=place.now - timedelta(days=3), ends_at=place.now, state="RELEASED", released_at=place.now - HOUR
+    )
+    place.ask(3), place.ask(200, gpus_per_node=1)
+    ranged = place.give(10_000, place.slice.project)
+    repeated = [
+        budget_create(owner=place.slice, shape="", period=period, change={"gpu_hours": 10_000}, actor=None, now=place.now)
+        for period in (Period.WEEK, Period.MONTH)
+    ]
+
+    for _ in range(2):
+        for budget in (ranged, *repeated):
+            assert place.use(budget).used_hours > 0
+        for _ in range(2):  # 31 days each
+            held_count(now=place.now)
+    assert UsageProgress.objects.get().held_until_at
