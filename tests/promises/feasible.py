@@ -13,7 +13,6 @@ from django.conf import settings
 
 from gpr.models import Gpr, GprState, Promise
 from inventory.models import Node, Reservation, ReservationState
-from planner.plan import Reason
 
 Stretch = tuple[float, float, int, str]
 
@@ -58,5 +57,5 @@ def _wrong_slots() -> list[str]:
     return [
         f"{gpr.name} asks for {gpr.nodes} nodes, its slot has {gpr.promise.slot_nodes}"
         for gpr in rows
-        if hasattr(gpr, "promise") and gpr.explanation.get("reason") != Reason.NEVER_FITS and len(set(gpr.promise.slot_nodes)) != gpr.nodes
+        if hasattr(gpr, "promise") and not gpr.has_no_place and len(set(gpr.promise.slot_nodes)) != gpr.nodes
     ]

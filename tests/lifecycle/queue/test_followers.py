@@ -26,6 +26,7 @@ from planner.snapshot import Slot
 from slices.models import Slice
 from tests.builders import make_slice
 from tests.lifecycle.stage import EXIT, Stage, fresh, length_s
+from tests.promises.feasible import faults
 
 pytestmark = pytest.mark.django_db
 S = GprState
@@ -141,11 +142,7 @@ def test_after_one_with_a_job_it_depends_on_how_that_ended(stage: Stage, other: 
     assert all("but its job did not succeed" in message for message in messages)
 
 
-@pytest.mark.both_databases
-def test_an_eviction_of_the_first_moves_its_promise_and_says_why(stage: Stage, other: Slice) -> None:
-    first = stage.active(duration_s=7200)
-    then = stage.submit(other, after=first)
-    was = promised(then)
+def evicted(stage: Stage, first: Gpr) -> None:
     stage.after(3600)
     gpr_evict(gpr=first, actor=stage.admin, why="room", now=stage.now)
     stage.after(300)
@@ -153,10 +150,35 @@ def test_an_eviction_of_the_first_moves_its_promise_and_says_why(stage: Stage, o
     for _ in range(2):  # the first tick starts it again, on free nodes
         stage.tick()
 
+
+@pytest.mark.both_databases
+def test_an_eviction_of_the_first_moves_its_promise_and_says_why(stage: Stage, other: Slice) -> None:
+    first = stage.active(duration_s=7200)
+    then = stage.submit(other, after=first)
+    was = promised(then)
+
+    evicted(stage, first)
+
     (move,) = PromiseMove.objects.all()
     assert (fresh(first).state, fresh(then).state) == (S.PROVISIONING, S.QUEUED)
     assert (move.gpr_id, move.old_start_at, move.cause, move.cause_id) == (then.pk, was, Cause.PREDECESSOR, str(first.pk))
     assert promised(then) == stage.now + timedelta(seconds=length_s(fresh(first)))
+
+
+def test_what_its_owner_then_asks_instead_is_promised_sooner_and_still_counts_from_the_first_promise(stage: Stage, other: Slice) -> None:
+    first = stage.active(duration_s=7200)
+    nearer = stage.active(slice_=make_slice(stage.cluster, owner=stage.owner, project=stage.slice.project), duration_s=7500)
+    then = stage.submit(other, after=first)
+    was = promised(then)
+    evicted(stage, first)
+    assert nearer.ends_at is not None
+    assert was < nodes_free_at(nearer.ends_at) < promised(then)
+
+    gpr_edit(gpr=fresh(then), actor=stage.owner, spec=spec_of(fresh(then), after=nearer), now=stage.now)
+
+    assert promised(then) == nodes_free_at(nearer.ends_at)
+    assert Promise.objects.get(gpr=then).first_promised_start_at == was
+    assert PromiseMove.objects.count() == 1
 
 
 def test_nobodys_own_act_on_the_first_breaks_the_promise_of_who_comes_after(stage: Stage, other: Slice) -> None:
@@ -181,12 +203,17 @@ def test_nobodys_own_act_on_the_first_breaks_the_promise_of_who_comes_after(stag
 def test_after_one_that_waits_for_approval_nothing_is_promised_until_that_is_approved(stage: Stage, other: Slice) -> None:
     first = stage.submit(name="prep", **stage.approval_needed())
     then = stage.submit(other, after=first)
+    edited = stage.submit(make_slice(stage.cluster, owner=stage.owner, project=stage.slice.project))
+    gpr_edit(gpr=edited, actor=stage.owner, spec=spec_of(edited, after=first), now=stage.now)
+    stage.tick()
 
-    assert (then.state, then.explanation["reason"]) == (S.QUEUED, Reason.PREDECESSOR_HAS_NO_PLACE)
-    assert not Promise.objects.filter(gpr=then).exists()
+    for gpr in (fresh(then), fresh(edited)):
+        assert (gpr.state, gpr.explanation["reason"], gpr.current_promise) == (S.QUEUED, Reason.PREDECESSOR_HAS_NO_PLACE, None)
+    assert faults() == []
     gpr_approve(gpr=fresh(first), actor=stage.admin, now=stage.now)
 
-    assert promised(then) >= promised(first) + timedelta(seconds=length_s(first))
+    for gpr in (then, edited):
+        assert promised(gpr) >= promised(first) + timedelta(seconds=length_s(first))
 
 
 def test_what_closes_a_chain_or_makes_it_too_long_or_has_ended_badly_is_refused(stage: Stage, other: Slice) -> None:
@@ -210,6 +237,23 @@ def test_what_closes_a_chain_or_makes_it_too_long_or_has_ended_badly_is_refused(
     refused(lambda: stage.submit(other, after=before), f"At most {CHAIN_MAX}")
     head = stage.submit()
     refused(lambda: gpr_edit(gpr=fresh(first), actor=stage.owner, spec=spec_of(fresh(first), after=head), now=stage.now), "At most")
+
+
+def test_one_that_waits_again_may_be_put_behind_another_and_then_starts_after_that(stage: Stage, other: Slice) -> None:
+    again, first = stage.active(nodes=2), stage.active(slice_=other)
+    rival = stage.submit(make_slice(stage.cluster, owner=stage.owner, project=stage.slice.project), nodes=2, priority=150)
+    gpr_evict(gpr=again, actor=stage.admin, why="room", now=stage.now)
+    ended(stage, again)
+    stage.tick()
+    again = fresh(again)
+    assert (again.state, again.run, fresh(rival).state) == (S.QUEUED, 1, S.PROVISIONING)
+
+    gpr_edit(gpr=again, actor=stage.owner, spec=spec_of(again, after=first), now=stage.now)
+    for before, state in ((rival, S.QUEUED), (first, S.PROVISIONING)):
+        gpr_release(gpr=fresh(before), actor=stage.owner, now=stage.now)
+        ended(stage, before)
+        stage.tick()
+        assert fresh(again).state == state
 
 
 def test_a_start_is_refused_while_the_other_waits_again_though_the_plan_knew_it_ended(stage: Stage, other: Slice) -> None:
