@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from gpr.requests.ending import exit_begin, gpr_release
 from inventory.services.reservations import reservation_force_release
 from journal.models import Event
 from protocol.assignments import Phase
+from tests.builders import make_slice
 from tests.lifecycle.stage import EXIT, Stage, fresh, moves_of
 
 pytestmark = pytest.mark.django_db
@@ -224,11 +226,18 @@ def test_a_submit_is_told_as_a_creation_in_the_state_it_is_born_in(stage: Stage)
     assert not Event.objects.filter(kind="gpr.transition").exists()
 
 
-def test_the_events_of_a_life_are_one_chain_to_its_state(stage: Stage) -> None:
-    gpr = exiting(EndReason.EXPIRED, after_s=3600)(stage)
-    end(stage, gpr)
+def test_of_lives_that_move_at_once_the_events_of_each_are_one_chain_to_its_state(stage: Stage) -> None:
+    gprs = [stage.submit(), stage.submit(make_slice(stage.cluster, owner=stage.owner))]
+    stage.tick()
+    for phases in ((Phase.ACTIVE,), EXIT):
+        for gpr in gprs:
+            stage.say(gpr, *phases)
+        stage.tick()
+        if phases != EXIT:
+            stage.after(3600)
+            stage.tick()
 
-    chain = moves_of(gpr)
-
-    assert [old for old, _, _ in chain] == [S.QUEUED, *(new for _, new, _ in chain[:-1])]
-    assert chain[-1][1] == fresh(gpr).state == S.COMPLETED
+    way = [S.QUEUED, S.PROVISIONING, S.ACTIVE, S.EXITING, S.COMPLETED]
+    for gpr in gprs:
+        assert [(old, new) for old, new, _ in moves_of(gpr)] == list(pairwise(way))
+        assert fresh(gpr).state == S.COMPLETED

@@ -12,9 +12,11 @@ from inventory.models import Cluster, Node, Reservation
 from inventory.services.reservations import (
     BoxWindow,
     reservation_force_release,
+    reservation_want_absent,
     reservations_set_namespaces,
     reservations_set_windows,
     reservations_want_absent,
+    spare_join,
 )
 from inventory.services.sync import desired_set
 from protocol.agents.listings import set_digest
@@ -80,6 +82,8 @@ Change = Callable[[Gpr, Reservation], object]
 TELLING: dict[str, Change] = {
     "hold": lambda gpr, row: hold(make_gpr(make_slice(row.cluster)), nodes_of(row.cluster)[1]),
     "want absent": lambda gpr, row: reservations_want_absent(gpr_ids=[gpr.pk]),
+    "want one node absent": lambda gpr, row: reservation_want_absent(reservation=row, ends_at=NOW + HOUR),
+    "spare joins": lambda gpr, row: spare_join(spare=gpr.reservations.get(replaces=row), ends_at=NOW + HOUR, now=NOW),
     "set window": lambda gpr, row: reservations_set_windows([BoxWindow(gpr.pk, NOW + HOUR, NOW + 2 * HOUR)]),
     "release": lambda gpr, row: agent_says(row, Phase.RELEASED, now=NOW),
     "forced release": lambda gpr, row: reservation_force_release(reservation=row, actor=make_user(is_admin=True), why="it burnt", now=NOW),
@@ -96,7 +100,7 @@ SILENT: dict[str, Change] = {
 
 
 def _held() -> tuple[Cluster, Gpr, Reservation]:
-    cluster = make_cluster(nodes=2)
+    cluster = make_cluster(nodes=3)
     gpr = make_gpr(make_slice(cluster))
     (row,) = hold(gpr, nodes_of(cluster)[0])
     return cluster, gpr, row
@@ -105,6 +109,7 @@ def _held() -> tuple[Cluster, Gpr, Reservation]:
 @pytest.mark.parametrize("change", TELLING)
 def test_the_generation_rises_with_everything_that_the_agent_is_told(change: str) -> None:
     cluster, gpr, row = _held()
+    hold(gpr, nodes_of(cluster)[2], replaces=row)
     other = make_cluster(nodes=1)
     before, told = generation_of(cluster), set_digest(desired_set(cluster_id=cluster.pk, now=NOW))
 
