@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.plumbing import build_parameter_type
+from drf_spectacular.plumbing import build_parameter_type, force_instance
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, inline_serializer
 from rest_framework import serializers
 
+from core.rest.deprecations import mark_deprecated, operation_key
 from core.rest.filters import PARAMETER_MAX_CHARS
 from core.rest.preconditions import IF_MATCH, takes_if_match
 
@@ -51,6 +52,10 @@ class ApiSchema(AutoSchema):
         names = ", ".join(f"{name.lstrip('-')}{' (descending)' if name.startswith('-') else ''}".replace("__", ".") for name in ordering)
         return f"{text}\n\nSorted by {names}.".strip()
 
+    def get_operation(self, *args: Any) -> dict[str, Any] | None:
+        operation: dict[str, Any] | None = super().get_operation(*args)
+        return operation and mark_deprecated(operation_key(self.view), operation)
+
     def get_override_parameters(self) -> list[Any]:
         parameters: list[Any] = super().get_override_parameters()
         parameters += [IDEMPOTENCY_KEY] if self.method == "POST" and takes_key(self.view) else []
@@ -61,7 +66,13 @@ class ApiSchema(AutoSchema):
         for parameter in parameters:
             if parameter["in"] == "query" and parameter["schema"].get("type") == "string":
                 parameter["schema"].setdefault("maxLength", PARAMETER_MAX_CHARS)
-        return parameters
+        return [mark_deprecated(f"{operation_key(self.view)}?{parameter['name']}", parameter) for parameter in parameters]
+
+    def _map_basic_serializer(self, serializer: Any, direction: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = super()._map_basic_serializer(serializer, direction)  # type: ignore[no-untyped-call]
+        name = type(force_instance(serializer)).__name__  # type: ignore[no-untyped-call]
+        fields = {field: mark_deprecated(f"{name}.{field}", each) for field, each in schema.get("properties", {}).items()}
+        return {**schema, "properties": fields} if fields else schema
 
     def _resolve_path_parameters(self, variables: list[str]) -> list[dict[str, Any]]:
         return [self._path_parameter(variable) for variable in variables]

@@ -16,6 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from core.clock import db_now
+from core.rest.deprecations import deprecations_in, deprecations_of, deprecations_tell
 from core.rest.filters import GivenFilters, check_parameters
 from core.rest.parsers import StrictJsonParser
 from core.rest.preconditions import change_if_unchanged, etag_of, takes_if_match
@@ -71,6 +72,7 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
         return super().initialize_request(request, *args, **kwargs)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        self.deprecations = deprecations_of(self, request.query_params)
         super().initial(request, *args, **kwargs)
         check_parameters(self, request)
         # One time for the whole request, so that all rows of an answer agree.
@@ -89,6 +91,7 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         if self.change_body and self.action in ETAG_ACTIONS and 200 <= response.status_code < 300:
             response["ETag"] = etag_of(self.change_body, response.data)
+        deprecations_tell(response, getattr(self, "deprecations", ()))
         return super().finalize_response(request, response, *args, **kwargs)
 
     def get_serializer_context(self) -> dict[str, Any]:
@@ -108,5 +111,6 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
         """Return the validated body. Raises what becomes a 400."""
         serializer = kind(data=self.request.data, context=self.get_serializer_context())
         serializer.is_valid(raise_exception=True)
+        self.deprecations += deprecations_in(kind, self.request.data)
         data: dict[str, Any] = serializer.validated_data
         return data

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 from django.core.handlers.asgi import ASGIRequest
 from django.db import InterfaceError, OperationalError
 from django.urls import get_resolver, resolve
+from drf_spectacular.generators import SchemaGenerator
 
 from accounts.models import ApiToken
+from core.rest.deprecations import DEPRECATED, Deprecation
 from core.rest.fields import StrictSerializer
 from gpr.models import Gpr
 from journal.models import Event
@@ -245,3 +248,30 @@ def test_a_refused_request_stores_nothing(owner: Caller, world: World, ask: dict
 
     assert not Gpr.objects.exists()
     assert (Event.objects.count(), ApiToken.objects.count()) == before
+
+
+@pytest.mark.django_db
+def test_answers_tell_the_end_of_what_they_used_and_the_schema_marks_it(monkeypatch: pytest.MonkeyPatch, world: World, ask: Any) -> None:
+    """An operation, a parameter of a list, a field of a body; answers that used none of them tell nothing."""
+    since_at, ends_at = datetime(2027, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC)
+    for key in ("shape.list", "gpr.list?state", "GprCreate.priority"):
+        monkeypatch.setitem(DEPRECATED, key, Deprecation(since_at, ends_at, "Use something else."))
+    owner = Caller(factories.token(world.people.owner))
+    told = {
+        "Deprecation": "@1798761600",
+        "Sunset": "Sat, 01 Jan 2028 00:00:00 GMT",
+        "Link": '</api/docs/>; rel="deprecation"; type="text/html"',
+    }
+    used = [owner.get("shapes/"), owner.get("gprs/", state="QUEUED"), owner.post("gprs/", {**ask, "priority": 100})]
+    others = [owner.get("gprs/", limit="1"), owner.post("gprs/", ask), owner.get("gprs/", state="NONE", limit="1")]
+
+    for answer, expected in ((answer, told) for answer in used):
+        assert {name: answer.headers.get(name) for name in told} == expected
+    assert [answer.headers.get("Deprecation") for answer in others] == [None, None, told["Deprecation"]]
+    schema: Any = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    (parameter,) = (each for each in schema["paths"]["/api/v1/gprs/"]["get"]["parameters"] if each["name"] == "state")
+    field = schema["components"]["schemas"]["GprCreateRequest"]["properties"]["priority"]
+    for marked in (schema["paths"]["/api/v1/shapes/"]["get"], parameter, field):
+        assert marked["deprecated"] is True
+        assert marked["description"].endswith("It ends on 2028-01-01. Use something else.")
+    assert str(schema).count("'deprecated'") == 3
