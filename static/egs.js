@@ -18,6 +18,17 @@
   });
 })();
 
+/* Who is signed out gets the sign-in page; who signs out is on the way to the identity provider, which ends its session, too. */
+(() => {
+  let isLeaving = false;
+  addEventListener("submit", ({ target }) => { isLeaving ||= target.matches("[data-sign-out]"); });
+  addEventListener("pageshow", () => { isLeaving = false; });
+  document.addEventListener("htmx:beforeOnLoad", (event) => { if (isLeaving) event.preventDefault(); });
+  document.addEventListener("egs:signed-out", () => {
+    if (!isLeaving) location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
+  });
+})();
+
 /* The server's clock, in the reader's zone, goes on from the moment at which the page was made. */
 (() => {
   const clock = document.getElementById("clock");

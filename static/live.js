@@ -58,9 +58,6 @@
     notice.hidden = !stale;
   };
 
-  let isLeaving = false;
-  addEventListener("submit", (event) => { isLeaving ||= event.target.matches("[data-sign-out]"); });
-
   const delay = (count) => Math.min(1000 * 2 ** count, RECONNECT_MS) * (0.5 + Math.random() / 2);
   htmx.config.wsReconnectDelay = delay;
 
@@ -77,8 +74,7 @@
     const { code } = event.detail.event;
     lostAt ??= Date.now();
     if (code === SIGNED_OUT) {
-      if (isLeaving) return; // to the identity provider, which ends its session, too
-      location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
+      document.dispatchEvent(new Event("egs:signed-out"));
     } else if (code !== FOREIGN && !RECONNECTED_BY_HTMX.includes(code)) {
       setTimeout(event.detail.socketWrapper.reconnect, delay(tries));
       tries += 1;

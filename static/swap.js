@@ -165,7 +165,7 @@
     const { xhr, target } = event.detail;
     if (xhr.status === 401 || new URL(xhr.responseURL || location.href).pathname === LOGIN) {
       event.detail.shouldSwap = false;
-      location.assign(`${LOGIN}?next=${encodeURIComponent(location.pathname + location.search)}`);
+      document.dispatchEvent(new Event("egs:signed-out"));
       return;
     }
     if (!event.detail.shouldSwap) return;

@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -61,7 +63,10 @@ def test_signing_out_ends_the_session_at_the_provider_and_those_of_other_program
         sign_in_as(page, "emma", at="/workspaces/vision/")
         kept: Any = page.context.cookies(demo.url)
         page.get_by_role("button", name="account of emma").click()
-        page.get_by_role("button", name="Sign out").click()
+        with paused(provider_process(demo)), page.expect_response(lambda answer: answer.status == 401):
+            # The provider is slow. Meanwhile the page, which is signed out already, asks for its news.
+            page.evaluate("void setInterval(() => document.body.dispatchEvent(new Event('egs:notices')), 100)")
+            page.get_by_role("button", name="Sign out").click(no_wait_after=True)
         page.get_by_role("button", name="Yes, sign me out").click()
         expect(page.get_by_role("heading", name="Sign in to EGS")).to_be_visible()
         page.context.add_cookies(kept)  # the old session's key opens nothing
@@ -154,9 +159,7 @@ def test_a_changed_request_is_refused(name: str, demo: Demo) -> None:
 
 def test_without_the_provider_the_page_says_why_and_tokens_still_open_it(demo: Demo) -> None:
     """The last test here: the provider does not come back."""
-    pattern = f"oidc-provider.mjs {urlsplit(issuer(demo)).port} "
-    found = subprocess.run(["pgrep", "-f", pattern], stdout=subprocess.PIPE, text=True, check=True)
-    (pid,) = map(int, found.stdout.split())
+    pid = provider_process(demo)
     with person(demo) as page:
         page.goto("/login/")
         page.get_by_role("link", name=BUTTON).click()
@@ -174,6 +177,22 @@ def demo_state(page: Page) -> str:
     found = re.search(r"<strong>state</strong>: '([\w-]+)'", page.content())
     assert found
     return found[1]
+
+
+def provider_process(demo: Demo) -> int:
+    pattern = f"oidc-provider.mjs {urlsplit(issuer(demo)).port} "
+    found = subprocess.run(["pgrep", "-f", pattern], stdout=subprocess.PIPE, text=True, check=True)
+    (pid,) = map(int, found.stdout.split())
+    return pid
+
+
+@contextmanager
+def paused(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def issuer(demo: Demo) -> str:
