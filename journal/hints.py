@@ -22,6 +22,7 @@ TICK = "tick"
 PLAN = "plan"  # starts of waiting GPRs have moved
 INVENTORY = "inventory"  # nodes, GPUs or agents changed
 ALERTS = "alerts"  # those for administrators
+TEMPLATES = "templates"  # those of the platform
 SLICE = "slice"  # the kind of all slice topics
 USER = "user"  # the kind of all user topics
 LOST = "lost"  # sent only within this process: Redis is away and hints are being missed

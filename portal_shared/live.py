@@ -24,7 +24,7 @@ from accounts.policy import is_overseer
 from accounts.sessions import session_load, session_login
 from core.clock import db_now
 from core.db_threads import in_db_thread
-from journal.hints import ALERTS, INVENTORY, LOST, PLAN, SLICE, USER, hints_flow, kind_of, slice_topic, user_topic
+from journal.hints import ALERTS, INVENTORY, LOST, PLAN, SLICE, TEMPLATES, USER, hints_flow, kind_of, slice_topic, user_topic
 from journal.models import Event
 from journal.wakeups import Waiter, wakeups
 from slices.selectors import slices_visible_to
@@ -41,6 +41,7 @@ PAGE_TOPICS: dict[str, tuple[str, ...]] = {
     SLICE: ("alerts", "gpr", "plan", "queue", "schedule"),
     PLAN: ("plan", "queue"),
     INVENTORY: ("gpus", "schedule"),
+    TEMPLATES: ("gpr",),
     USER: ("notices",),
 }
 ADMIN_TOPICS = {"queue", "schedule"}
@@ -58,7 +59,7 @@ def listener_of(session_key: str) -> Listener | None:
     login = session_login(session_load(session_key), now=db_now())
     if login is None:
         return None
-    topics = {user_topic(login.user_id), LOST}
+    topics = {user_topic(login.user_id), LOST, TEMPLATES}
     sees_all = is_overseer(login.user)
     if sees_all:
         topics |= {ALERTS, SLICE, PLAN, INVENTORY}

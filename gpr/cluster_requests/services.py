@@ -6,13 +6,13 @@ A user who may change an object in its namespace changes its GPR, in the name of
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import groupby
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -34,13 +34,14 @@ from gpr.jobs.manifest_text import objects_of_text
 from gpr.jobs.selectors import log_asks_of, workloads_of
 from gpr.jobs.services import job_add, spec_for_job, workloads_take
 from gpr.jobs.spec import JobSpec
-from gpr.models import ENDED, ClusterRequestRecord, EndReason, Gpr, GprState
+from gpr.models import ENDED, ClusterRequestRecord, EndReason, Gpr, GprState, GprTemplate
 from gpr.requests.editing import gpr_cancel, gpr_edit, gprs_cancel, spec_of
 from gpr.requests.ending import exit_begin, goes_back, gpr_extend
 from gpr.requests.inputs import GprCreate, spec_of_create
+from gpr.requests.selectors import templates_of
 from gpr.requests.services import gprs_submit
 from gpr.requests.spec import NAME_MAX_CHARS, GprSpec, policy_breaches
-from gpr.templates.automatic import auto_templates_of
+from gpr.templates.automatic import auto_templates_of, spec_of_template
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
 from journal.models import Event
@@ -89,6 +90,11 @@ class OtherWorkspace(EgsError):
     title: ClassVar[str] = "The namespace is not of that workspace"
 
 
+class TemplateNotFound(EgsError):
+    code: ClassVar[str] = "template_not_found"
+    title: ClassVar[str] = "There is no such template"
+
+
 class NoOwner(EgsError):
     code: ClassVar[str] = "no_owner"
     title: ClassVar[str] = "No owner to file it for"
@@ -99,6 +105,15 @@ class NotNow(EgsError):
 
     code: ClassVar[str] = "not_now"
     title: ClassVar[str] = "Not at present"
+
+
+class _Ask(NamedTuple):
+    """`request`: with the fields of the template that it names."""
+
+    request: ClusterRequest
+    actor: User  # for whom it is filed
+    spec: GprSpec
+    what: JobSpec | None  # what is to run there
 
 
 class GprRequestHandler:
@@ -178,8 +193,7 @@ def _file(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -
     # One plan for all requests of one owner.
     plan_lock()
     answers: dict[str, ClusterRequestAnswer] = {}
-    asks: dict[UUID, list[tuple[ClusterRequest, GprSpec, JobSpec | None]]] = defaultdict(list)
-    actors: dict[UUID, User] = {}
+    asks: dict[UUID, list[_Ask]] = defaultdict(list)
     # Another connection may have filed the same message while we waited for the lock.
     filed = {row.uid: row for row in ClusterRequestRecord.objects.filter(cluster=cluster, uid__in=[request.uid for request in requests])}
     for request in requests:
@@ -187,23 +201,23 @@ def _file(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -
             if request.uid in filed:
                 answers[request.uid] = _answer_of(filed[request.uid], request)
                 continue
-            actor, spec, what = _ask_of(cluster, request, now)
+            ask = _ask_of(cluster, request, now)
         except EgsError as error:
             answers[request.uid] = _refused(request, error)
             continue
-        actors[actor.pk] = actor
-        asks[actor.pk].append((request, spec, what))
-    for actor_id, asked in asks.items():
-        made = gprs_submit(actor=actors[actor_id], specs=[spec for _, spec, _ in asked], now=now, collect_errors=(EgsError,))
-        for (request, _, what), gpr in zip(asked, made, strict=True):
-            answers[request.uid] = _store(cluster, request, gpr, what, now) if isinstance(gpr, Gpr) else _refused(request, gpr)
+        asks[ask.actor.pk].append(ask)
+    for asked in asks.values():
+        made = gprs_submit(actor=asked[0].actor, specs=[ask.spec for ask in asked], now=now, collect_errors=(EgsError,))
+        for ask, gpr in zip(asked, made, strict=True):
+            request = ask.request
+            answers[request.uid] = _store(cluster, request, gpr, ask.what, now) if isinstance(gpr, Gpr) else _refused(request, gpr)
     if asks:
         desired_set_changed([cluster.pk])
     return [answers[request.uid] for request in requests]
 
 
-def _ask_of(cluster: Cluster, request: ClusterRequest, now: datetime) -> tuple[User, GprSpec, JobSpec | None]:
-    """Returns for whom it is filed, what is requested, and what is to run there. Raises EgsError."""
+def _ask_of(cluster: Cluster, request: ClusterRequest, now: datetime) -> _Ask:
+    """Raises EgsError."""
     slice_ = _ready_slice(_namespace(cluster, request.namespace), request.namespace)
     if request.spec.workspace not in {"", slice_.name}:
         other = request.spec.workspace
@@ -211,23 +225,45 @@ def _ask_of(cluster: Cluster, request: ClusterRequest, now: datetime) -> tuple[U
     if request.spec.early_release:
         raise InvalidInput({"early_release": ["Nothing has been filed that could be released. Make a new object without it."]})
     actor = _owner_for(slice_, cluster, request, now)
-    spec = _spec_of(request.name, request.spec, slice_, cluster, actor)
+    template = _template_of(slice_, cluster, request) if request.template else None
+    if template is not None and not request.is_auto:
+        request = _on(spec_of_template(template.asked), request)
+    spec = replace(_spec_of(request.name, request.spec, slice_, cluster, actor), template=template)
     if request.is_auto:
         _refuse_if_served(slice_, cluster)
-        # The template's values are already in the request, so it is filed even if the template was deleted or renamed.
-        template = slice_.templates.filter(name=request.template).first() if request.template else None
-        spec = replace(spec, template=template)
     if request.spec.job is None:
-        return actor, spec, None
-    what = _what(request.spec.job, request.namespace)
-    return actor, spec_for_job(spec, what), what
+        return _Ask(request, actor, spec, None)
+    what = _what(request.spec.job, request.namespace, template.job if template else {})
+    return _Ask(request, actor, spec_for_job(spec, what), what)
 
 
-def _what(asked: JobAsk, namespace: str) -> JobSpec:
+def _template_of(slice_: Slice, cluster: Cluster, request: ClusterRequest) -> GprTemplate | None:
+    """The one of the workspace or of the platform that it names. Raises TemplateNotFound or InvalidInput."""
+    if request.is_auto:  # it has the template's values already, so it is filed even if the template was deleted or renamed
+        return slice_.templates.filter(name=request.template).first()
+    template = templates_of(GprTemplate.objects.select_related("cluster"), Q(slice=slice_)).filter(name=request.template).first()
+    if template is None:
+        raise TemplateNotFound(
+            f"There is no template {request.template}: neither a GPRTemplate of this namespace nor one of workspace {slice_.name} or of "
+            "the platform in EGS. The request is filed once there is one."
+        )
+    if template.cluster is not None and template.cluster != cluster:
+        raise InvalidInput({"template": [f"Template {template.name} is for cluster {template.cluster.name}."]})
+    return template
+
+
+def _on(below: ClusterRequestSpec, request: ClusterRequest) -> ClusterRequest:
+    """The request with the fields of another spec where it says nothing itself."""
+    said = {**msgspec.to_builtins(below), **msgspec.to_builtins(request.spec)}
+    return msgspec.structs.replace(request, spec=convert(said, ClusterRequestSpec))
+
+
+def _what(asked: JobAsk, namespace: str, of_template: Mapping[str, Any]) -> JobSpec:
     """Raises InvalidInput."""
     said = {name: value for name, value in msgspec.to_builtins(asked).items() if value is not None}
-    text = said.pop("manifest", "")
-    return JobSpec(**said, objects_wanted=objects_of_text(text) if text else [], namespace=namespace)
+    if text := said.pop("manifest", ""):
+        said["objects_wanted"] = objects_of_text(text)
+    return JobSpec(**{**of_template, **said, "namespace": namespace})
 
 
 def _owner_for(slice_: Slice, cluster: Cluster, request: ClusterRequest, now: datetime) -> User:
@@ -376,6 +412,8 @@ def _apply(cluster: Cluster, request: ClusterRequest, namespace: Namespace | Non
     row = _row(cluster, request)
     if row is None or (row.generation >= request.generation and not request.is_gone):
         return _answer_of(row, request) if row else _nothing_to_do(request)
+    if request.template and not request.is_auto:  # what it took from its template when it was filed stays
+        request = _on(convert(row.asked, ClusterRequestSpec), request)
     try:
         with transaction.atomic():
             if request.is_gone:

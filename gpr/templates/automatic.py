@@ -26,10 +26,10 @@ def auto_templates_of(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
     for row in rows.order_by("slice", F("cluster").asc(nulls_last=True)):
         if row.slice_id is not None:
             first.setdefault(row.slice_id, row)
-    return tuple(AutoTemplate(id=str(row.slice_id), name=row.name, spec=_request_spec(row.asked)) for row in first.values() if row.auto)
+    return tuple(AutoTemplate(id=str(row.slice_id), name=row.name, spec=spec_of_template(row.asked)) for row in first.values() if row.auto)
 
 
-def _request_spec(asked: Mapping[str, Any]) -> ClusterRequestSpec:
+def spec_of_template(asked: Mapping[str, Any]) -> ClusterRequestSpec:
     words: dict[str, Any] = {
         str(DURATION_FIELDS.get(name, name)): _duration_text(value) if name in DURATION_FIELDS else value for name, value in asked.items()
     }

@@ -18,6 +18,7 @@ from gpr.requests.spec import GprSpec, shapes_anywhere, spec_check, value_faults
 from gpr.templates.fields import FIELDS, terms
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
+from journal.hints import TEMPLATES, hint
 from journal.services import event_record
 from protocol.tenancy.workloads import WorkloadKind
 from slices.models import Slice
@@ -194,6 +195,8 @@ def _default_text(template: GprTemplate) -> str:
 
 def _record(template: GprTemplate, what: str, message: str, actor: User, now: datetime, *, name: str = "") -> None:
     whose = "" if template.slice else " of the platform"
+    if template.slice is None:
+        hint(TEMPLATES)
     event_record(
         kind=f"template.{what}",
         message=f"Template {name or template.name}{whose} {message}",

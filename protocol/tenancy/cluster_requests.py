@@ -88,7 +88,7 @@ class ClusterRequest(msgspec.Struct, frozen=True, kw_only=True):
     spec: ClusterRequestSpec = ClusterRequestSpec()
     requester: Annotated[str, msgspec.Meta(max_length=253)] = ""  # who created the object, according to the API server; "": unknown
     is_auto: bool = False  # the agent made it for waiting pods
-    # name of the hub's template by which it was made; "": by one of the namespace
+    # name of the hub's template by which it was made, or that it names while the namespace has none of that name
     template: Annotated[str, msgspec.Meta(max_length=63)] = ""
     is_gone: bool = False  # the object was deleted, so its GPR is canceled or released; only `uid` counts then
 

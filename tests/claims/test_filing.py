@@ -13,7 +13,7 @@ from accounts.models import PlatformRole, User
 from accounts.policy import Verb, may
 from gpr.cluster_requests.services import cluster_requests_take
 from gpr.models import ClusterRequestRecord as ClaimRow
-from gpr.models import Gpr, GprState
+from gpr.models import Gpr, GprState, Job
 from gpr.notices.services import requesters_of
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.inputs import spec_of_create
@@ -27,6 +27,7 @@ from protocol.tenancy.cluster_requests import (
     CLUSTER_REQUESTS_MAX,
     CLUSTER_REQUESTS_PATH,
     ClusterRequestVerdict,
+    JobAsk,
     ModelDescription,
     ModelParameter,
 )
@@ -505,6 +506,32 @@ def test_one_that_an_agent_files_by_a_template_shows_it_as_one_filed_by_hand_doe
     assert stage.filed("auto", is_auto=True, template="standard").template == template
     assert stage.filed("gone", is_auto=True, template="of-others").template is None
     assert stage.filed("own", is_auto=True).template is None
+
+
+def test_an_object_may_name_a_template_of_its_workspace_or_of_the_platform_and_keeps_what_it_took(stage: ClusterRequestStage) -> None:
+    factories.template(None, name="standard", asked={"shape": SHAPE, "nodes": 2, "duration_s": 7200, "priority": 90})
+    factories.template(neighbor(stage)[0], name="of-others", asked={"shape": SHAPE})
+    named: dict[str, Any] = {"template": "standard", "shape": "", "nodes": None, "duration": ""}
+
+    gpr = stage.filed(**named, gpus_per_node=4)
+
+    assert (gpr.shape, gpr.nodes, gpr.gpus_per_node, gpr.duration_s, gpr.priority) == (SHAPE, 2, 4, 7200, 90)
+    assert gpr.template is not None
+    own = factories.template(stage.slice, name="standard", asked={"shape": SHAPE, "nodes": 1, "duration_s": 60})
+    assert stage.filed("second", **named).template == own
+    gpr.template.delete()
+    answer = stage.claim(generation=2, **named, gpus_per_node=4)
+    assert (answer.verdict, answer.message) == (TAKEN, "")
+    assert stage.claim(generation=3, **{**named, "duration": "3h"}, gpus_per_node=4).verdict == TAKEN
+    gpr.refresh_from_db()
+    assert (gpr.nodes, gpr.duration_s) == (2, 3 * 3600)
+    unknown = stage.claim("third", **{**named, "template": "of-others"})
+    assert (unknown.verdict, unknown.reason) == (REFUSED, "template_not_found")
+    runs = {"image": "a/b:1", "retries": 3}
+    factories.template(stage.slice, name="training", asked={"shape": SHAPE, "nodes": 1, "duration_s": 60}, job=runs)
+    asked = JobAsk(command=("torchrun", "train.py"))
+    job = Job.objects.get(gpr=stage.filed("job", **{**named, "template": "training"}, job=asked))
+    assert (job.image, job.retries, job.command) == ("a/b:1", 3, ["torchrun", "train.py"])
 
 
 def test_an_object_says_when_it_is_released_for_idleness(stage: ClusterRequestStage) -> None:

@@ -19,6 +19,7 @@ from accounts.models import ApiToken, Scope, User
 from accounts.tokens.services import token_revoke
 from core.clock import db_now
 from core.db_threads import in_db_thread
+from gpr.templates.services import template_create
 from journal import hints
 from journal.hints import INVENTORY, LOST, PLAN, hint, slice_topic
 from journal.wakeups import Wakeups
@@ -126,6 +127,12 @@ async def test_a_stranger_hears_nothing_of_it(ada: User, vision: Slice) -> None:
             await in_thread(hint, topic)
 
         assert await page.is_quiet(QUIET_S)
+        await in_thread(_template_of_the_platform)  # it is everybody's
+        assert await page.heard() == {"topics": ["gpr"]}
+
+
+def _template_of_the_platform() -> None:
+    template_create(slice_=None, change={"name": "training"}, actor=factories.user("root", is_admin=True), now=db_now())
 
 
 async def test_an_administrator_hears_of_every_workspace(vision: Slice) -> None:

@@ -69,19 +69,13 @@ class SpecFault:
     message: str  # for people
 
 
-def template_fields(gpr: Custom, template: Custom | None) -> Fields | SpecFault:
-    """Returns the template's fields as filed, or else as they are now."""
-    name = gpr.fields.get("template")
-    if not name:
-        return {}
+def template_fields(gpr: Custom, template: Custom | None) -> Fields:
+    """Returns the fields as filed, or else as they are now, of a template in the namespace. Others are the hub's."""
     filed = gpr.status_fields.get("templateSpec")
     if isinstance(filed, dict):
         return filed
     if template is None:
-        return SpecFault(
-            "TemplateNotFound",
-            f"There is no GPRTemplate {_short(name)} in this namespace (any more). Create it, or create the request again without it.",
-        )
+        return {}
     return {key: value for key, value in template.fields.items() if key in FROM_TEMPLATE}
 
 
@@ -104,8 +98,13 @@ def cluster_request_of(gpr: Custom, words: Fields) -> ClusterRequest | SpecFault
         spec=spec,
         requester=meta.annotations.requester[:REQUESTER_MAX],
         is_auto=gpr.is_auto,
-        template=meta.annotations.hub_template[:TEMPLATE_MAX] if gpr.is_auto else "",
+        template=(meta.annotations.hub_template if gpr.is_auto else _of_hub(gpr, words))[:TEMPLATE_MAX],
     )
+
+
+def _of_hub(gpr: Custom, words: Fields) -> str:
+    """The name of the template that only the hub may know, or ""."""
+    return "" if words else str(gpr.fields.get("template") or "")
 
 
 def spec_of(fields: Fields, *, is_job: bool = False) -> ClusterRequestSpec | SpecFault:

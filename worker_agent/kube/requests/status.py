@@ -27,10 +27,11 @@ SUCCEEDED: Final = "SUCCEEDED"
 NOT_DONE: Final = frozenset({"FAILED", "STOPPED"})
 ACTIVE: Final = "ACTIVE"
 LATER_S: Final = 30.0  # until the hub is asked again
-# Refusals that may end without a change of the request: nodes are added; policies, memberships and bindings change.
-PASSING: Final = frozenset({"CanNeverStart", "OverPolicy", "NotAllowed", "NoOwner", "NamespaceNotBound"})
-# Refusals by the agent itself, evaluated again at each look.
-OWN: Final = frozenset({"NamespaceNotBound", "TemplateNotFound", "UnknownField", "InvalidSpec"})
+TEMPLATE_NOT_FOUND: Final = "TemplateNotFound"
+# Refusals that may end without a change of the request: nodes and templates are added; policies, memberships and bindings change.
+PASSING: Final = frozenset({"CanNeverStart", "OverPolicy", "NotAllowed", "NoOwner", "NamespaceNotBound", TEMPLATE_NOT_FOUND})
+# Refusals by the agent itself, or of what it looks at itself, evaluated again at each look.
+OWN: Final = frozenset({"NamespaceNotBound", TEMPLATE_NOT_FOUND, "UnknownField", "InvalidSpec"})
 PASSING_S: Final = 300.0
 # Fields that change often; a change of these alone is not urgent to write.
 MINOR: Final = ("position", "estimatedStartTime", "message", "podsRunning")
