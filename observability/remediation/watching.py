@@ -10,10 +10,11 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Coalesce
 
 from core.rest.output import utc_text
+from core.written_sql import rows_derive
 from inventory.models import Gpu, Node
 from inventory.services.nodes import node_mark_faulty
 from journal.guard import set_aside_on_error
@@ -38,7 +39,8 @@ class Found:
 
 
 def faults_review(*, now: datetime) -> None:
-    """Runs one query when no count has changed."""
+    """Runs two statements when no count has changed."""
+    _begin(now)
     changed = list(_changed(now))
     if not changed:
         return
@@ -60,13 +62,26 @@ def faults_review(*, now: datetime) -> None:
     _keep(changed, history, now)
 
 
+def _begin(now: datetime) -> None:
+    """Of GPUs that are seen for the first time, and have no fault, there is nothing to judge."""
+    is_well = Q()
+    for name in AT_ONCE:
+        is_well &= Q(**{name: ""}) if name == "xid_counts" else Q(**{name: None}) | Q(**{name: 0})
+    counts = {name: F(name) if name == "xid_counts" else Coalesce(F(name), 0) for name in COUNTS}
+    news = _fresh(now).filter(is_well, ~Exists(FaultCount.objects.filter(gpu=OuterRef("gpu"))))
+    rows_derive(FaultCount, news, {"gpu": F("gpu_id"), "at": Value(now), "is_newest": Value(True), **counts})
+
+
+def _fresh(now: datetime) -> QuerySet[LatestReading]:
+    return LatestReading.objects.filter(at__gt=now - FRESH, gpu__gone_at=None, gpu__node__gone_at=None)
+
+
 def _changed(now: datetime) -> QuerySet[LatestReading]:
     newest = FaultCount.objects.filter(gpu=OuterRef("gpu"), is_newest=True)
     same = Q()
     for name in COUNTS:
         same &= Q(**{name: Coalesce(OuterRef(name), F(name))})
-    rows = LatestReading.objects.filter(at__gt=now - FRESH, gpu__gone_at=None, gpu__node__gone_at=None)
-    return rows.filter(~Exists(newest.filter(same))).select_related("gpu__node").order_by("gpu_id")
+    return _fresh(now).filter(~Exists(newest.filter(same))).select_related("gpu__node").order_by("gpu_id")
 
 
 def _history(readings: Sequence[LatestReading], now: datetime) -> Mapping[UUID, list[FaultCount]]:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.db.models import F, OuterRef, Q, Subquery, Sum
 
+from core.written_sql import rows_derive
 from inventory.models import Gpu
 from observability.alerts.models import WINDOW_MOST_S, AlertRule, CounterIncrease, CounterState
 from observability.alerts.signals import xid_signal
@@ -37,19 +38,20 @@ STATE: Final = "gpu__counter_state"
 
 
 def counters_advance(*, now: datetime) -> None:
-    """Runs one query when nothing was counted. The caller holds the lock of all alerts."""
+    """Runs two statements when nothing was counted. The caller holds the lock of all alerts."""
+    columns = {"gpu": F("gpu_id"), **{name: F(name) for name in ("at", *NAMES)}}
+    rows_derive(CounterState, LatestReading.objects.filter(**{STATE: None}), columns)  # before the first one nothing can be counted
     rows = with_boxes(LatestReading.objects.filter(_has_news()), "gpu__").annotate(before_at=_reading_before())
-    columns = ("at", "before_at", *NAMES, *(f"{STATE}__{name}" for name in ("pk", *NAMES)))
+    told = ("at", "before_at", *NAMES, *(f"{STATE}__{name}" for name in NAMES))
     states, increases = [], []
-    for gpu_id, *rest in rows.values_list("gpu_id", *place_columns("gpu__"), *columns):
-        place, (at, before_at, *values) = GpuPlace(gpu_id, *rest[: -len(columns)]), rest[-len(columns) :]
-        new, is_known, old = values[: len(NAMES)], values[len(NAMES)], values[len(NAMES) + 1 :]
+    for gpu_id, *rest in rows.values_list("gpu_id", *place_columns("gpu__"), *told):
+        place, (at, before_at, *values) = GpuPlace(gpu_id, *rest[: -len(told)]), rest[-len(told) :]
+        new, old = values[: len(NAMES)], values[len(NAMES) :]
         kept = [was if value is None else value for value, was in zip(new, old, strict=True)]
         states.append(CounterState(gpu_id=gpu_id, at=at, **dict(zip(NAMES, kept, strict=True))))
         gpr_id = place.gpr_id if before_at is not None and place.held_since(before_at) else None
-        if is_known is not None:
-            for signal, count in _increases(dict(zip(NAMES, new, strict=True)), dict(zip(NAMES, old, strict=True))):
-                increases.append(CounterIncrease(gpu_id=gpu_id, gpr_id=gpr_id, signal=signal, count=count, at=min(at, now)))
+        for signal, count in _increases(dict(zip(NAMES, new, strict=True)), dict(zip(NAMES, old, strict=True))):
+            increases.append(CounterIncrease(gpu_id=gpu_id, gpr_id=gpr_id, signal=signal, count=count, at=min(at, now)))
     if states:
         CounterState.objects.bulk_create(
             states, update_conflicts=True, unique_fields=["gpu"], update_fields=["at", *NAMES], batch_size=2000
@@ -59,7 +61,7 @@ def counters_advance(*, now: datetime) -> None:
 
 
 def _has_news() -> Q:
-    news = Q(**{STATE: None})
+    news = Q()
     for name in NAMES:
         was = f"{STATE}__{name}"
         news |= Q(**{f"{name}__isnull": False}) & (Q(**{was: None}) | Q(**{f"{name}__gt": F(was)}) | Q(**{f"{name}__lt": F(was)}))
