@@ -174,14 +174,14 @@ class LeaguePlace:
 
 
 def league(actor: User, *, since: date, until: date) -> list[LeaguePlace]:
-    """The most efficient first. Members see the places of their own workspaces, administrators of a project those of all in it."""
+    """By project, the most efficient first. Members see the places of their own workspaces, administrators of a project all in it."""
     rows = UsageDay.objects.filter(day__gte=since, day__lt=until, slice__project__in_league=True).order_by()
     sums = rows.values_list("slice__project", "slice", "slice__name", "slice__project__name")
     found = sums.annotate(used=Sum("used_gpu_ms"), measured=Sum("measured_gpu_ms")).filter(measured__gte=LEAGUE_MEASURED_MS)
     seen = _seen_in_league(actor)
     standings = []
     places: Counter[UUID] = Counter()
-    for project_id, slice_id, name, project, used, measured in sorted(found, key=lambda row: (-row[4] / row[5], row[2])):
+    for project_id, slice_id, name, project, used, measured in sorted(found, key=lambda row: (row[3], -row[4] / row[5], row[2])):
         places[project_id] += 1
         if seen is None or project_id in seen or slice_id in seen:
             standings.append(LeaguePlace(slice_id, name, project, places[project_id], used / measured, measured / HOUR_MS))

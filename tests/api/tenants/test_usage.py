@@ -133,7 +133,7 @@ def test_the_league_shows_members_their_places_and_a_project_may_stay_out_of_it(
     assert standings(owner) == [("vision", 2, 0.5)]
     assert standings(outsider) == [("canary-slice", 1, 0.5)]
     assert standings(as_user(runner)) == [("second", 1, 0.75), ("vision", 2, 0.5)]
-    assert [name for name, *_ in standings(admin)] == ["second", "canary-slice", "vision"]
+    assert [name for name, *_ in standings(admin)] == ["canary-slice", "second", "vision"]
 
     project = Project.objects.get(pk=world.slice.project_id)
     assert as_user(runner).patch(f"projects/{project.name}/", {"in_league": False}).json()["in_league"] is False
