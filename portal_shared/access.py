@@ -92,7 +92,7 @@ def needs_write(view: View[P]) -> View[P]:
 
 def refuse_read_only(request: PageRequest) -> None:
     if not request.may_write:
-        raise NotAllowed(READ_ONLY)
+        raise NotAllowed(why_not_write(request))
 
 
 def why_not_write(request: PageRequest) -> str:

@@ -14,7 +14,10 @@ from django.conf import settings
 from django.db.models import Count, Q, Sum
 from django.urls import reverse
 
+from core.pages import words
 from inventory.models import AgentSession, Cluster, Node, ReservationState, ReservedGpu, agent_is_live
+from observability.prometheus.models import PrometheusSource
+from observability.prometheus.services import sources_of
 from portal_admin.pages.nav import admin_shell
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.parts.paging import url_with
@@ -102,6 +105,8 @@ class ClusterRow:
     rewound_at: datetime | None
     generation: int
     kinds: tuple[KindCount, ...]
+    pods_stop: str  # these two are what `drain_url` and `prometheus_url` change
+    prometheus: str
     token_url: str
     drain_url: str
     prometheus_url: str
@@ -159,12 +164,13 @@ def cluster_rows(now: datetime) -> list[ClusterRow]:
     for cluster, shape, count, usable_count, gpu_count in nodes.annotate(nodes=Count("pk"), usable=usable, gpu_sum=Sum("gpu_count")):
         kind = KindCount(shape or "no GPUs", count, usable_count, gpu_count, gpus_held.get((cluster, shape), 0))
         kinds[cluster].append(kind)
-    clusters = Cluster.objects.select_related("agent").order_by("name")
-    return [_row(cluster, kinds[cluster.pk], now) for cluster in clusters]
+    clusters = list(Cluster.objects.select_related("agent").order_by("name"))
+    return [_row(source.cluster, kinds[source.cluster_id], source, now) for source in sources_of(clusters)]
 
 
-def _row(cluster: Cluster, kinds: Iterable[KindCount], now: datetime) -> ClusterRow:
+def _row(cluster: Cluster, kinds: Iterable[KindCount], source: PrometheusSource, now: datetime) -> ClusterRow:
     at = [cluster.pk]
+    grace, force = words.duration(cluster.drain_grace_s), words.duration(cluster.drain_force_after_s)
     return ClusterRow(
         id=cluster.pk,
         name=cluster.name,
@@ -174,6 +180,8 @@ def _row(cluster: Cluster, kinds: Iterable[KindCount], now: datetime) -> Cluster
         rewound_at=cluster.rewound_at,
         generation=cluster.generation,
         kinds=tuple(kinds),
+        pods_stop=f"deleted after {grace}, by force after {force}",
+        prometheus=f"{source.url}, beyond {words.duration(source.beyond_s)}" if source.url else "none",
         token_url=reverse("admin-join-token", args=at),
         drain_url=reverse("admin-cluster-drain", args=at),
         prometheus_url=reverse("admin-cluster-prometheus", args=at),

@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from accounts.models import Scope
+from accounts.models import PlatformRole, Scope, User
+from accounts.people.services import user_create
 from core.clock import db_now
 from gpr.models import Gpr
 from inventory.models import Cluster, Node
 from journal.models import Event
+from observability.prometheus.services import PrometheusChange, prometheus_change
+from portal_shared.access import AUDITOR
 from slices.models import Budget, Quota
 from tests.builders import SHAPE
 from tests.pages.admin_world import HTMX, AdminWorld
@@ -104,6 +107,23 @@ def test_pages_give_the_reason_in_the_place_of_acts(admin_world: AdminWorld, rea
         assert (READ_ONLY in shown) == (path in {*inspected, node, "/admin/clusters/", "/admin/quotas/", "/admin/budgets/"}), path
         assert READ_ONLY not in writer.get(path).content.decode(), path
     assert READ_ONLY in reader.get(inspected[0], headers=HTMX).content.decode()
+
+
+def test_an_auditor_reads_what_forms_would_change_and_is_told_that_an_auditor_changes_nothing(admin_world: AdminWorld) -> None:
+    user_create(name="aud", role=PlatformRole.AUDITOR, now=db_now())
+    auditor, cluster = client_of(User.objects.get(name="aud")), admin_world.cluster
+    change = PrometheusChange(url="https://prometheus.example", auth="bearer", secret="hush-hush", beyond_s=86_400)
+    prometheus_change(cluster=cluster, change=change, actor=admin_world.people.admin, now=db_now())
+
+    clusters, aside = (auditor.get(path).content.decode() for path in ("/admin/clusters/", "/admin/remediation/"))
+    assert "https://prometheus.example, beyond 1 d" in clusters
+    assert "deleted after 30 s, by force after 2 min" in clusters
+    assert "Reset the GPUs: after approval" in aside
+    assert "hush-hush" not in clusters
+    for url in (*act_urls(admin_world), f"/admin/clusters/{cluster.pk}/prometheus/", f"/admin/remediation/policies/{cluster.pk}/"):
+        asked = auditor.get(url)
+        assert asked.status_code == 403, url
+        assert AUDITOR in asked.content.decode(), url
 
 
 def test_who_may_write_is_offered_each_act_where_it_suits(admin_world: AdminWorld, writer: Client) -> None:
