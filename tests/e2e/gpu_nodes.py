@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count
+from uuid import uuid4
 
 from tests.kube.cluster import Cluster
 
@@ -72,7 +72,7 @@ def exporting(exporter: Exporter) -> Iterator[str]:
 def rebooting(cluster: Cluster, exporter: Exporter) -> Iterator[list[str]]:
     """Reboots a node when the agent asks for it: another boot id, and a driver that has seen no Xid. Yields the nodes, as they come."""
     done: list[str] = []
-    stop, numbers = threading.Event(), count(1)
+    stop = threading.Event()
 
     def work() -> None:
         while not stop.is_set():
@@ -82,7 +82,7 @@ def rebooting(cluster: Cluster, exporter: Exporter) -> Iterator[list[str]]:
                 if asked.get("step") == "reboot_node" and asked.get("boot_id", "") == node["status"].get("nodeInfo", {}).get("bootID", ""):
                     exporter.xids = {key: xid for key, xid in exporter.xids.items() if key[0] != name}
                     exporter.fallen = {key for key in exporter.fallen if key[0] != name}
-                    info = {**node["status"].get("nodeInfo", {}), "bootID": f"boot-{next(numbers)}"}
+                    info = {**node["status"].get("nodeInfo", {}), "bootID": f"boot-{uuid4()}"}
                     cluster.patch("node", name, {"status": {"nodeInfo": info}}, sub="status")
                     done.append(name)
             time.sleep(LOOK_EVERY_S)
