@@ -10,7 +10,7 @@ import pytest
 from protocol import cluster_names
 from tests.e2e.processes import wait_for
 from tests.kube.callers import DONE, Caller
-from tests.kube.cluster import SOON_S, Object
+from tests.kube.cluster import MUTATING, SOON_S, Object
 from tests.kube.isolation.attacks import ATTACKS
 from tests.kube.isolation.attacks.attack import Attack, Attacker, binding
 from tests.kube.isolation.attacks.climbing import NAMESPACE_ATTACKS, RIGHT_ATTACKS, TOKEN_REQUEST
@@ -18,7 +18,7 @@ from tests.kube.isolation.attacks.entering import HOST
 from tests.kube.isolation.attacks.posing import REQUEST_ATTACKS, request
 from tests.kube.policies import MUTATING_BINDINGS, without
 from tests.kube.wire import JSON_PATCH, MERGE
-from tests.kube.world import BLUE_GPR, NAMESPACES, NODE_BLUE, RED, RED_GPR, World, container, is_gated, pod, pods_path
+from tests.kube.world import BLUE_GPR, NAMESPACES, NODE_BLUE, RED, RED_GPR, RESTRICTED, World, container, is_gated, pod, pods_path
 from tests.kube.written import written
 
 
@@ -242,6 +242,23 @@ def test_a_job_with_a_deadline_may_fail_before_it_ever_ran(world: World) -> None
 
     assert wait_for("its failure", failure, within_s=SOON_S) == "DeadlineExceeded"
     world.admin.call("DELETE", f"{path}/try-job", is_dry=False, propagationPolicy="Background")
+
+
+def test_the_container_in_which_a_pytorch_worker_waits_for_its_master_gets_the_rights_that_workspaces_want(world: World) -> None:
+    """Kubeflow's operator puts it there, and says nothing of its rights. Any other such container is refused."""
+    own = {**container(), "name": "own"}
+    waits = {"name": "init-pytorch", "image": "none", "command": ["sh", "-c", "until nslookup master; do sleep 2; done"]}
+
+    answer = world.people["u"].call("POST", pods_path("red"), pod(gpus=1, initContainers=[own, waits]))
+    other = world.people["u"].call("POST", pods_path("red"), pod(gpus=1, initContainers=[{**waits, "name": "init-other"}]))
+
+    assert other.outcome == "PodSecurity"
+    if not world.cluster.has(MUTATING):
+        assert answer.outcome == "PodSecurity"
+        return
+    assert answer.outcome == DONE, answer.message
+    assert answer.body["spec"]["initContainers"][1]["securityContext"] == {**RESTRICTED, "runAsUser": 65534}
+    assert answer.body["spec"]["initContainers"][0]["securityContext"] == RESTRICTED
 
 
 # --- requests
