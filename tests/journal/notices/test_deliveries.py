@@ -196,18 +196,27 @@ def test_slack_gets_text_in_which_nobody_can_hide_a_link_or_call_the_whole_chann
 
 
 @pytest.mark.django_db
-def test_slack_that_refuses_for_good_is_not_asked_again_and_its_owner_reads_why(
-    owner: User, workspace: Slice, receiver: HttpReceiver, now: datetime, settings: Any
+@pytest.mark.parametrize(
+    ("answer", "state", "error"),
+    [
+        (b'{"ok": false, "error": "channel_not_found"}', S.FAILED, "Slack refused the message: channel_not_found."),
+        (b'{"ok": false, "error": "Bearer xoxb-secret"}', S.WAITING, "Slack refused the message."),
+        (b"<html>xoxb-secret</html>", S.WAITING, "Slack refused the message."),
+    ],
+    ids=["refused for good", "refused with the token", "no answer"],
+)
+def test_slack_that_refuses_for_good_is_not_asked_again_and_its_owner_reads_why_without_the_token(
+    owner: User, workspace: Slice, receiver: HttpReceiver, now: datetime, settings: Any, answer: bytes, state: str, error: str
 ) -> None:
     settings.EGS_SLACK_API = receiver.url
-    receiver.answer = (200, {"Content-Type": "application/json"}, b'{"ok": false, "error": "channel_not_found"}')
+    receiver.answer = (200, {"Content-Type": "application/json"}, answer)
     channel_of(owner, ChannelKind.SLACK_BOT, target="#gone", secret="xoxb-secret")
     happens(workspace, owner, now)
 
     deliveries_send(now=now)
 
-    assert states() == [S.FAILED]
-    assert Delivery.objects.get().error == "Slack refused the message: channel_not_found."
+    assert states() == [state]
+    assert Delivery.objects.get().error == error
 
 
 @pytest.mark.django_db
