@@ -52,7 +52,7 @@ def _kept(before: tuple[Part, ...], now: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(was if (was := known.get(part.id)) == part else part for part in now)
 
 
-@examples(10_000, quick_count=100)
+@examples(4_000, quick_count=100)
 @given(
     st.integers(0, 10**6), st.sampled_from(POLICIES), ASKS, st.sets(st.sampled_from(sorted(MISHAPS | {BACK})), max_size=3), st.booleans()
 )
@@ -71,7 +71,7 @@ def test_a_history_is_planned_alike_on_both(seed: int, policy: Policy, asks: Ask
             assert [(each, each.explain()) for each in known] == [(each, each.explain()) for each in fresh]
 
 
-@examples(2_000, quick_count=40)
+@examples(1_000, quick_count=40)
 @given(st.integers(0, 10**6), st.sampled_from(POLICIES), ASKS, st.sets(st.sampled_from(sorted(MISHAPS)), max_size=1), st.booleans())
 def test_newcomers_planned_alone_get_what_a_whole_plan_gives_them_and_leave_the_board_as_it_was(
     seed: int, policy: Policy, asks: Asks, mishaps: set[str], has_quotas: bool
