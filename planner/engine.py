@@ -60,7 +60,7 @@ def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, since: Basis 
     is_whole = can_order_nodes(snapshot)
     if since is not None and not is_whole and since.holds_for(snapshot):
         return Plan(snapshot.now_s, (), basis=since)
-    board, newcomers, queues = restore(snapshot)
+    board, newcomers, _, queues = restore(snapshot)
     unpromised = sorted((waiting for waiting in newcomers if waiting.promise_s is None), key=turn_of)
     remembered = place_newcomers(board, newcomers, snapshot, queues=queues)
     reserve = FailureReserve(board, snapshot.memory.failed)
@@ -95,18 +95,18 @@ def plan(snapshot: Snapshot, *, explained: Set[str] | None = None, since: Basis 
 def plan_newcomers(snapshot: Snapshot, restored: Restored) -> Plan | None:
     """Plans requests that come to a board whose slots are all as stored: they take room beside these, so nothing else changes.
 
-    Shapes: as `plan`, with the newcomers alone; explanations count nobody ahead. It leaves them on the board. None if they may change
+    Shapes: as `plan`, with the newcomers alone. It leaves them on the board. None if they may change
     more: then `plan` has to decide. Cost: of the search for their places, and of small scans of the queue.
     """
-    board, newcomers, queues = restored
+    board, newcomers, foresight, queues = restored
     may_change_more = any(waiting.promise_s is not None or board.may_cause_evictions(waiting.request) for waiting in newcomers)
     if may_change_more or _may_move_slots(board, snapshot):
         return None
     remembered = place_newcomers(board, newcomers, snapshot, queues=queues)
     reserve, rights = FailureReserve(board, snapshot.memory.failed), Rights(board, snapshot.quotas)
-    expected = board.expected_near({waiting.request.id for waiting in newcomers})
+    expected, ahead = board.expected_near(newcomers, foresight)
     slots = {waiting.request.id: slot for waiting in newcomers if (slot := board.slot(waiting)) is not None}
-    reasons = Reasons(board, expected, [waiting.request for waiting in newcomers])
+    reasons = Reasons(board, expected, [waiting.request for waiting in newcomers], ahead)
     explainer = _Explainer(board, slots, expected, reasons, rights, reserve, snapshot)
     in_turn = sorted(newcomers, key=turn_of)
     placements = tuple(map(explainer.placement, in_turn))
@@ -120,7 +120,7 @@ def plan_starts(snapshot: Snapshot, restored: Restored) -> Plan | None:
 
     Shapes: as `plan` if nobody is `explained`, without `others`. None if slots may move: then `plan` has to decide.
     """
-    board, newcomers, _ = restored
+    board, newcomers, *_ = restored
     if newcomers or _may_move_slots(board, snapshot) or evictions_possible(board.policy, snapshot.quotas, board.evictor_count):
         return None
     expected = board.starting()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 
@@ -36,7 +36,7 @@ class OfferFinder:
     @no_collection()
     def __init__(self, snapshot: Snapshot, *, restore: Restore = restore_anew) -> None:
         self._snapshot = snapshot
-        self._board, self._newcomers, queues = restore(snapshot)
+        self._board, self._newcomers, self._foresight, queues = restore(snapshot)
         self._before_edit = self._let_go(snapshot.edited.id) if snapshot.edited is not None else None
         # Slots that move up first change what a newcomer finds.
         is_calm = snapshot.policy.name == PolicyName.GUARDED and not snapshot.has_freed
@@ -118,9 +118,7 @@ class OfferFinder:
         reserve = FailureReserve(board, snapshot.memory.failed)
         waiting = self._taken_in(board, candidate, reserve)
         evictions, rights = make_evictions(board, snapshot.quotas)
-        # The others had their turn at the last tick.
-        asked = None if can_order_nodes(snapshot) else {candidate.id}
-        expected = assign_supplies(board, board.expected(asked), {eviction.id for eviction in evictions}, only=candidate.id)
+        expected, ahead = self._expected(board, waiting, {eviction.id for eviction in evictions})
         slot = board.slot(waiting)
         if slot is None or (self._before_edit is None and not _is_asked_for(board, waiting)):
             return None
@@ -134,12 +132,20 @@ class OfferFinder:
             start_s=start.start_s,
             promise_s=promise_s,
             slot=start,
-            explain=lambda: _explained(board, expected, candidate),
+            explain=lambda: _explained(board, expected, candidate, ahead),
             forecast=forecast_of(board, waiting, start.start_s, promise_s),
             evictions=tuple(eviction for eviction in evictions if eviction.id == candidate.id),
             borrows=borrows(board, rights, candidate, start),
             supply=supply.id if supply is not None else "",
         )
+
+    def _expected(self, board: Board, waiting: Waiting, barred: Set[str]) -> tuple[Mapping[str, Slot], Mapping[str, int] | None]:
+        """Returns expected starts and, if they are not those of all, how many are ahead."""
+        if board is self._board and self._before_edit is None:
+            return board.expected_near([waiting], self._foresight, is_trial=True) if board.has_slot(waiting) else ({}, None)
+        # The others had their turn at the last tick.
+        asked = None if can_order_nodes(self._snapshot) else {waiting.request.id}
+        return assign_supplies(board, board.expected(asked), barred, only=waiting.request.id), None
 
     def _taken_in(self, board: Board, candidate: Request, reserve: FailureReserve) -> Waiting:
         slack = self._slack.copy_for(board) if self._slack is not None else None
@@ -151,11 +157,11 @@ class OfferFinder:
         return waiting
 
 
-def _explained(board: Board, expected: Mapping[str, Slot], candidate: Request) -> Explanation:
+def _explained(board: Board, expected: Mapping[str, Slot], candidate: Request, ahead: Mapping[str, int] | None) -> Explanation:
     has_left = candidate.id not in board.queue
     if has_left:
         board.enqueue(candidate)
-    found = Reasons(board, expected, [candidate]).explain(candidate, expected[candidate.id])
+    found = Reasons(board, expected, [candidate], ahead).explain(candidate, expected[candidate.id])
     if has_left:
         board.dequeue(board.queue[candidate.id])
     return found

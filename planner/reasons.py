@@ -21,15 +21,22 @@ BLOCKERS_MAX: Final = 5
 class Reasons:
     """Names the box that left each node last, even if the request needs less room."""
 
-    def __init__(self, board: Board, expected: Mapping[str, Slot], asked: Iterable[Request] | None = None) -> None:
-        """`asked`: the only requests that will be explained; None: any may be."""
+    def __init__(
+        self,
+        board: Board,
+        expected: Mapping[str, Slot],
+        asked: Iterable[Request] | None = None,
+        ahead: Mapping[str, int] | None = None,
+    ) -> None:
+        """`asked`: the only requests that will be explained; None: any may be. `ahead`: how many start before each, if that is known."""
         self._board = board
         self._expected = expected
         # (end, id) of all boxes by node, sorted; and ids by slice and end.
         self._ends: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._slice_ends: dict[tuple[str, int], str] = {}
         self._blockers: dict[str, Blocker] = {}
-        self._ahead: dict[str, int] | None = None
+        self._ahead: Mapping[str, int] | None = None
+        self._counted = ahead
         # Boxes matter only in the pools and under the limits of these requests; None: all boxes matter.
         self._asked = None if asked is None else tuple(asked)
         self._owners_asked = {owner for request in self._asked or () for owner in (request.project, request.slice)}
@@ -53,7 +60,7 @@ class Reasons:
             return False
         return silence_cause(self._board, request.slot.nodes) is not None
 
-    def _index(self) -> dict[str, int]:
+    def _index(self) -> Mapping[str, int]:
         board, expected = self._board, self._expected
         firsts_asked = {request.after for request in self._asked or ()} - {""}
         nodes_asked = {node for request in self._asked or () if (slot := expected.get(request.id)) for node in slot.nodes}
@@ -74,7 +81,7 @@ class Reasons:
         for ends in self._ends.values():
             ends.sort()
         self._fill_ceilings(expected)
-        return self._count_ahead(expected)
+        return self._count_ahead(expected) if self._counted is None else self._counted
 
     def _enter(self, blocker: Blocker, slice_: str, nodes: tuple[str, ...] | list[str]) -> None:
         self._blockers[blocker.id] = blocker

@@ -10,13 +10,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from sortedcontainers import SortedKeyList
 
 from planner.board import scheduling
-from planner.board.demands import DemandClass, Demands
+from planner.board.course import NO_COURSE, Course
+from planner.board.demands import DemandClass, Demands, Group
 from planner.board.empty import LIMITS_MOST, capacity_of, clamp_s, new_table
 from planner.board.scheduling import Chains
 from planner.board.table import EMPTY, HAS_SLOT, NO_SLOT, Table, demand_of, places_of, put_slot, remove_slots, restore_slots
@@ -52,6 +53,9 @@ from planner.capacity.profile import (
     with_unused_steps,
 )
 from planner.snapshot import Policy, PolicyName, Pool, Quota, Request, Running, Slot, Window
+
+if TYPE_CHECKING:
+    from planner.board.foresight import Foresight
 
 ROWS_AT_FIRST = 64
 
@@ -355,7 +359,7 @@ class Board:
             return []
         self._reserve_steps_for_all()
         if self.policy.name == PolicyName.GUARDED:
-            rows = scheduling.tick(self.capacity, self._empty_free_now(), self._table, order, self.now_s)
+            rows = scheduling.tick(self.capacity, self.empty_free_now(), self._table, order, self.now_s, NO_COURSE)
         else:
             rows = np.empty(len(order), np.int64)
             rows = rows[: scheduling.start_due(self._table, order, self.now_s, rows)]
@@ -397,15 +401,22 @@ class Board:
 
     def starting(self) -> dict[str, Slot]:
         """Finds what starts now, as `expected` begins. Changes nothing."""
-        self._reserve_steps_for_all()
-        table = self._table._replace(**{name: getattr(self._table, name).copy() for name in ("state", "slot_s", "places")})
-        rows = scheduling.tick(copy_capacity(self.capacity), self._empty_free_now(), table, self._order_now(), self.now_s)
+        capacity, table = self.playground()
+        rows = scheduling.tick(capacity, self.empty_free_now(), table, self._order_now(), self.now_s, NO_COURSE)
         return {self._at_row[row].request.id: self.slot_at(places_of(table, row), self.now_s) for row in rows.tolist()}
 
-    def expected_near(self, asked: Set[str]) -> dict[str, Slot]:
-        """Does the same, but returns only the starts of these and of those that share nodes or limits with them, or come before them."""
-        table = self._played(asked)
-        rows, is_on_nodes = [self.queue[id_].row for id_ in asked], np.zeros(max(len(self.node_ids), 1), np.bool_)
+    def expected_near(
+        self, newcomers: Sequence[Waiting], foresight: Foresight, *, is_trial: bool = False
+    ) -> tuple[dict[str, Slot], dict[str, int]]:
+        """Does the same for requests that came beside all slots, but returns only the starts of these and of those that share nodes or
+        limits with them, or come before them; and how many start before each newcomer.
+
+        `foresight`: of the board without the newcomers. `is_trial`: others are to be tried on the same board.
+        """
+        is_alone = len(newcomers) == 1 and self.has_slot(newcomers[0]) and self._is_foreseeable()
+        asked = {each.request.id for each in newcomers}
+        table = foresight.played_beside(self, newcomers[0], is_trial=is_trial) if is_alone else self._played(asked)
+        rows, is_on_nodes = [each.row for each in newcomers], np.zeros(max(len(self.node_ids), 1), np.bool_)
         for row in rows:
             is_on_nodes[places_of(table, row)] = True
         before = np.concatenate([[0], np.cumsum(is_on_nodes[table.places])])
@@ -414,7 +425,8 @@ class Board:
         found = (before[end] > before[first]) | np.isin(table.all_limits, limits[limits != NONE]).any(axis=1)
         found[[*rows, *(self.queue[after].row for id_ in asked if (after := self.queue[id_].request.after) in self.queue)]] = True
         near = sorted((self._at_row[row] for row in np.flatnonzero(found & (self._table.state == HAS_SLOT)).tolist()), key=turn_of)
-        return {each.request.id: self.slot_at(places_of(table, each.row), table.slot_s.item(each.row)) for each in near}
+        slots = {each.request.id: self.slot_at(places_of(table, each.row), table.slot_s.item(each.row)) for each in near}
+        return slots, {each.request.id: self._ahead_count(each, table) for each in newcomers}
 
     def next_start_s(self) -> int | None:
         starts_s = self._table.slot_s[self._table.state == HAS_SLOT]
@@ -427,16 +439,60 @@ class Board:
         pool = self.pools[int(self.capacity.pool_of[places[0]])]
         return Slot(pool.id, start_s, tuple(self.node_ids[node] for node in places))
 
+    # For `foresight`.
+
+    def playground(self) -> tuple[Capacity, Table]:
+        """Copies, to play on."""
+        self._reserve_steps_for_all()
+        played = ("state", "slot_s", "places", "earliest_s")
+        return copy_capacity(self.capacity), self._table._replace(**{name: getattr(self._table, name).copy() for name in played})
+
+    def play(self, capacity: Capacity, table: Table, times_s: tuple[int, int], asked: Set[str] | None, course: Course) -> None:
+        order, chains, free_now = self._order_now(), self._chains(), self.empty_free_now()
+        scheduling.play_forward(capacity, free_now, table, order, *times_s, self._asked(asked), chains, course)
+
+    def empty_free_now(self) -> FreeNow:
+        if self._free_now is None or len(self._free_now.nodes) < len(self._demands.groups):
+            self._free_now = self._demands.empty_free_now()
+        return self._free_now
+
+    def places_in_turn(self) -> Ints:
+        """By row."""
+        places = np.zeros(len(self._table.state), np.int64)
+        places[self._order_now()] = np.arange(len(self.order))
+        return places
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Those that `empty_free_now` tells of."""
+        return self._demands.groups
+
+    def group_of(self, waiting: Waiting) -> Group:
+        return self.groups[self._table.group.item(waiting.row)]
+
+    def know_groups(self, groups: Sequence[Group]) -> None:
+        for group in groups:
+            self._demands.group_number(group)
+
     # Internals.
 
     def _played(self, asked: Set[str] | None) -> Table:
-        self._reserve_steps_for_all()
-        played = ("state", "slot_s", "places", "earliest_s")
-        table = self._table._replace(**{name: getattr(self._table, name).copy() for name in played})
+        capacity, table = self.playground()
         if self.policy.name == PolicyName.GUARDED:
-            order, chains, free_now = self._order_now(), self._chains(), self._empty_free_now()
-            scheduling.play_forward(copy_capacity(self.capacity), free_now, table, order, self.now_s, self._asked(asked), chains)
+            self.play(capacity, table, (self.now_s, NEVER_S), asked, NO_COURSE)
         return table
+
+    def _ahead_count(self, waiting: Waiting, played: Table) -> int:
+        """How many start later than now and before it; of equals the first in turn is before."""
+        order = self._order_now()
+        has_slot, starts_s, start_s = self._table.state[order] == HAS_SLOT, played.slot_s[order], played.slot_s.item(waiting.row)
+        is_before = starts_s < start_s
+        is_before[: self.order.index(waiting)] |= starts_s[: self.order.index(waiting)] == start_s
+        return int((has_slot & is_before & (starts_s > self.now_s)).sum())
+
+    def _is_foreseeable(self) -> bool:
+        """A slot can make others start sooner elsewhere if they wait for a pool that they prefer."""
+        return self.policy.name == PolicyName.GUARDED and not self._followers and not self._table.handicaps_s[self._order_now()].any()
 
     def _predecessor_end_s(self, id_: str) -> int:
         box, waiting = self.running.get(id_), self.queue.get(id_)
@@ -528,11 +584,6 @@ class Board:
         if len(self._demands.limit_sizes) > len(self.capacity.limits.head):
             sizes = self._demands.limit_sizes[len(self.capacity.limits.head) :]
             self.capacity = self.capacity._replace(limits=with_more_profiles(self.capacity.limits, sizes, self.now_s))
-
-    def _empty_free_now(self) -> FreeNow:
-        if self._free_now is None or len(self._free_now.nodes) < self._demands.group_count:
-            self._free_now = self._demands.empty_free_now()
-        return self._free_now
 
     def _rows(self, requests: Sequence[Request], classes: Sequence[DemandClass]) -> list[int]:
         while len(self._unused) < len(requests):

@@ -21,6 +21,9 @@ from planner.snapshot import Pool, Quota, Request, Running, Within
 LEVELS: Final = {Within.ANY: NONE, Within.NVLINK: 0, Within.RACK: 1}
 
 
+Group = tuple[tuple[int, ...], int, int]  # numbers of pools, GPUs per node and nodes
+
+
 @dataclass(frozen=True, eq=False)
 class DemandClass:
     """The part of a demand that does not depend on length, time and, without a quota, the slice."""
@@ -41,7 +44,7 @@ class Demands:
         self._largest = [max((node.gpu_count for node in pool.nodes), default=0) for pool in pools]
         self._limited = {owner for owner, _ in self.most}
         self._limits: dict[tuple[str, str], int] = {}
-        self._groups: dict[tuple[tuple[int, ...], int, int], int] = {}
+        self._groups: dict[Group, int] = {}
         self._alike: dict[tuple[object, ...], DemandClass] = {}
         self._held: dict[tuple[object, ...], tuple[Ints, Ints, Ints]] = {}
 
@@ -91,14 +94,17 @@ class Demands:
         return new_free_now(first, gpus_of, of_groups, nodes_of, node_count=self._node_count)
 
     @property
-    def group_count(self) -> int:
-        return len(self._groups)
+    def groups(self) -> tuple[Group, ...]:
+        """In the order of their numbers."""
+        return tuple(self._groups)
+
+    def group_number(self, group: Group) -> int:
+        return self._groups.setdefault(group, len(self._groups))
 
     def _new(self, request: Request) -> DemandClass:
         pools = self.pools_of(request)
         demand = self._bare(request, pools)
-        key = (tuple(demand.pools.tolist()), demand.gpus, demand.nodes)
-        group = self._groups.setdefault(key, len(self._groups))
+        group = self.group_number((tuple(demand.pools.tolist()), demand.gpus, demand.nodes))
         largest = max((self._largest[pool] for pool in pools), default=0)
         by_shape: dict[str, int] = {}
         for pool in pools:

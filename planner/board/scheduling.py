@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from planner.board.course import Course, note_moment
 from planner.board.recheck import (
     Recheck,
     has_better_slot,
@@ -154,7 +155,7 @@ def start_due(table: Table, order: Ints, at_s: int, started: Ints) -> int:
 
 
 @compiled
-def start_others(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Recheck, at_s: int, started: Ints) -> int:
+def start_others(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Recheck, at_s: int, started: Ints, course: Course) -> int:
     """Start the first in order that fits beside all slots, until none does. Returns the number of rows in `started`.
 
     A start gives up the slot that it had, so a request before it may fit then.
@@ -176,12 +177,14 @@ def start_others(capacity: Capacity, free_now: FreeNow, table: Table, recheck: R
             if did:
                 started[count] = j
                 count += 1
+                note_moment(course, free_now, table, j, at_s)
                 mark_others(capacity, free_now, table, recheck, j, slot if is_better else slot[:0], at_s)
         mark_next_of_run(free_now, table, recheck, j, at_s)
         mark_behind_limits(capacity, table, recheck, j, at_s)
         for m in recheck.marked[: recheck.marked_count[0]]:
             heapq.heappush(turns, (recheck.turn[m], m))
         recheck.marked_count[0] = 0
+    note_moment(course, free_now, table, NONE, at_s)
     return count
 
 
@@ -199,13 +202,13 @@ def mark_others(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Re
 
 
 @compiled
-def tick(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints, at_s: int) -> Ints:
+def tick(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints, at_s: int, course: Course) -> Ints:
     """Start all that may start. Returns their rows in the order of their starts."""
     started = np.empty(len(order), np.int64)
     due = start_due(table, order, at_s, started)
     measure_all(capacity, free_now, at_s)
     recheck = new_recheck(capacity, free_now, table, order[table.state[order] == HAS_SLOT], at_s)
-    return started[: due + start_others(capacity, free_now, table, recheck, at_s, started[due:])]
+    return started[: due + start_others(capacity, free_now, table, recheck, at_s, started[due:], course)]
 
 
 class Chains(NamedTuple):
@@ -244,11 +247,21 @@ def open_followers(table: Table, chains: Chains, agenda: Agenda, first_row: int,
 
 
 @compiled
-def play_forward(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints, at_s: int, asked: Bools, chains: Chains) -> None:
-    """Plays all ticks from now on as if nobody came and every box took its whole length; `slot_s` then says when each row starts.
+def play_forward(
+    capacity: Capacity,
+    free_now: FreeNow,
+    table: Table,
+    order: Ints,
+    at_s: int,
+    until_s: int,
+    asked: Bools,
+    chains: Chains,
+    course: Course,
+) -> None:
+    """Plays all ticks from `at_s` until `until_s` as if nobody came and every box took its whole length; `slot_s` says when each starts.
 
-    `asked`: by row; stops when these have started, after now at the soonest. Changes its arguments. It ticks when a box ends, a slot
-    is due, a window opens or an earliest start comes.
+    `asked`: by row; stops when these have started, after `at_s` at the soonest. Changes its arguments. It ticks when a box ends, a slot
+    is due, a window opens or an earliest start comes. `course` records it.
     """
     node_count = len(capacity.gpu_counts)
     first_row = node_count + len(capacity.limits.head)
@@ -279,7 +292,7 @@ def play_forward(capacity: Capacity, free_now: FreeNow, table: Table, order: Int
                 goes_on |= apply_change(capacity, free_now, table, recheck, number, at_s)
                 schedule_change(capacity, agenda, number, at_s)
         if goes_on:
-            count = start_others(capacity, free_now, table, recheck, at_s, started)
+            count = start_others(capacity, free_now, table, recheck, at_s, started, course)
             left -= asked[started[:count]].sum()
             for j in started[:count]:
                 open_followers(table, chains, agenda, first_row, j, at_s)
@@ -289,7 +302,7 @@ def play_forward(capacity: Capacity, free_now: FreeNow, table: Table, order: Int
                 for limit in used(table.all_limits[j]):
                     schedule_change(capacity, agenda, node_count + limit, at_s)
         goes_on = False
-        if left <= 0 or len(events) == 0 or events[0][0] >= NEVER_S:
+        if left <= 0 or len(events) == 0 or events[0][0] >= until_s:
             break
         at_s = events[0][0]
 

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 
 from planner.board.board import Board
+from planner.board.foresight import Foresight
 from planner.board.waiting import Waiting
 from planner.capacity.profile import NONE, Profiles
 from planner.promises.proof import is_overcommitted
@@ -26,6 +27,7 @@ Part = TypeVar("Part", Request, Running, Shadow)
 class Restored(NamedTuple):
     board: Board
     newcomers: list[Waiting]  # they have no stored slot
+    foresight: Foresight  # of the board without newcomers
     queues: ReferenceQueues | None = None  # None: not known
 
 
@@ -33,7 +35,7 @@ Restore = Callable[[Snapshot], Restored]
 
 
 def restore_anew(snapshot: Snapshot) -> Restored:
-    return Restored(*board_of(snapshot))
+    return Restored(*board_of(snapshot), Foresight())
 
 
 class LiveBoard:
@@ -64,7 +66,7 @@ class LiveBoard:
             if kept is None or not kept.follow(snapshot):
                 board, newcomers = board_of(snapshot)
                 if not _is_calm(board, snapshot):
-                    return Restored(board, newcomers)
+                    return Restored(board, newcomers, Foresight())
                 kept = _Kept(board, snapshot)
             self._kept = kept
             return kept.restored(snapshot)
@@ -99,6 +101,7 @@ class _Kept:
         self._pools, self._quotas = snapshot.pools, snapshot.quotas
         self._queue, self._running = snapshot.queue, snapshot.running
         self._queues: ReferenceQueues | None = None
+        self._foresight = Foresight()
         self._shadows: tuple[Shadow, ...] = ()  # those that are in the reference queues
         self._shadow_of: dict[str, Shadow] = {}
         self._changed = {*board.queue, *board.running}  # ids of what the reference queues have not heard of
@@ -120,7 +123,7 @@ class _Kept:
     def _with_newcomers(self, board: Board, snapshot: Snapshot) -> Restored:
         board.keep_as_stored()
         newcomers = [board.queue[request.id] for request in snapshot.queue if request.slot is None]
-        return Restored(board, newcomers, self._queues_for(snapshot) if snapshot.memory.shadows else None)
+        return Restored(board, newcomers, self._foresight, self._queues_for(snapshot) if snapshot.memory.shadows else None)
 
     def follow(self, snapshot: Snapshot) -> bool:
         """Return False if the board must be made anew; then it is no longer valid."""
@@ -131,6 +134,7 @@ class _Kept:
         overrun = {box.id for box in board.running.values() if box.end_s <= board.now_s}  # now they end a grace later
         left = {request.id for request in _gone(self._queue, snapshot.queue)}
         ended = overrun.union(box.id for box in _gone(self._running, snapshot.running))
+        stays = not ended and not any(board.has_slot(board.queue[id_]) for id_ in left)
         for id_ in left:
             board.dequeue(board.queue[id_])
         for id_ in ended:
@@ -140,7 +144,14 @@ class _Kept:
         self._queue, self._running = snapshot.queue, snapshot.running
         self._changed |= left.union(ended, (request.id for request in requests), (box.id for box in boxes))
         self._change_count += len(left) + len(ended) + len(requests) + len(boxes)
-        return self._add_boxes(boxes) and self._add_requests(requests)
+        stays = stays and not boxes
+        if not (self._add_boxes(boxes) and self._add_requests(requests)):
+            return False
+        if not stays:
+            self._foresight = Foresight()
+        elif added := [waiting for request in requests if board.has_slot(waiting := board.queue[request.id])]:
+            self._foresight = self._foresight.with_slots(board, added)
+        return True
 
     def _add_boxes(self, boxes: list[Running]) -> bool:
         board = self._board
