@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.board.table import STARTED, Table, demand_of, places_of, put_slot, used
 from planner.capacity.free_now import FreeNow
-from planner.capacity.placement import NO_INTS, Capacity, gpus_needed, limits_allow, pool_index
+from planner.capacity.placement import GAP_BITS, NO_INTS, Capacity, gpus_needed, limits_allow, pool_index
 from planner.capacity.profile import NEVER_S, NONE, IntCube, Ints, free_until, least_free
 from planner.kernels import compiled, lean
 
@@ -124,14 +124,49 @@ def fits_then(capacity: Capacity, table: Table, course: Course, m: int, j: int, 
 @lean
 def meets_slot(capacity: Capacity, table: Table, started: int, places: Ints, j: int, at_s: int) -> bool:
     """Tells whether a start now on these nodes could be another one if row `j` had its slot. The own slot of `started` is given back."""
-    slot_s, end_s = table.slot_s[j], at_s + table.length_s[started]
-    pool = capacity.pool_of[places[0]]
+    return meets_on_nodes(capacity, table, started, places, j, at_s) or meets_at_limits(capacity, table, started, places, j, at_s)
+
+
+@lean
+def meets_on_nodes(capacity: Capacity, table: Table, started: int, places: Ints, j: int, at_s: int) -> bool:
+    """A node of the slot matters if it is chosen and would be no more, or if it would suit as well as the worst that is chosen."""
+    pool, gpus, end_s = capacity.pool_of[places[0]], table.gpus[started], at_s + table.length_s[started]
+    worst = NONE
     for node in places_of(table, j):
-        if capacity.pool_of[node] == pool:
-            until_s = free_until(capacity.nodes, node, gpus_needed(capacity, node, table.gpus[started]), at_s)
-            if until_s >= end_s and until_s > slot_s:
-                return True
-    since_s, until_s = max(at_s, slot_s), min(end_s, slot_s + table.length_s[j])
+        if capacity.pool_of[node] != pool:
+            continue
+        until_s = free_until(capacity.nodes, node, gpus_needed(capacity, node, gpus), at_s)
+        if until_s < end_s or until_s <= table.slot_s[j]:
+            continue
+        if len(places) > 1 and capacity.domain_counts[0] + capacity.domain_counts[-1] > 0:
+            return True  # its domain may be chosen otherwise
+        if worst == NONE:
+            for chosen in places:
+                worst = max(worst, badness(capacity, chosen, gpus, at_s, end_s))
+        put_slot(capacity, table, j, 1)
+        with_slot = badness(capacity, node, gpus, at_s, end_s)
+        put_slot(capacity, table, j, -1)
+        is_chosen = False
+        for chosen in places:
+            is_chosen |= chosen == node
+        if with_slot == NEVER_S if is_chosen else with_slot <= worst:
+            return True
+    return False
+
+
+@lean
+def badness(capacity: Capacity, node: int, gpus: int, at_s: int, end_s: int) -> int:
+    """The sort key of the node as in `best_fitting`, or NEVER_S if it is not free until the end."""
+    need = gpus_needed(capacity, node, gpus)
+    until_s = free_until(capacity.nodes, node, need, at_s)
+    if until_s < end_s:
+        return NEVER_S
+    return int(((least_free(capacity.nodes, node, at_s, end_s) - need) << GAP_BITS) | min(until_s, (1 << GAP_BITS) - 1))
+
+
+@lean
+def meets_at_limits(capacity: Capacity, table: Table, started: int, places: Ints, j: int, at_s: int) -> bool:
+    since_s, until_s = max(at_s, table.slot_s[j]), min(at_s + table.length_s[started], table.slot_s[j] + table.length_s[j])
     if since_s >= until_s:
         return False
     own, other = pool_index(capacity, demand_of(table, j), places_of(table, j)), pool_index(capacity, demand_of(table, started), places)
