@@ -65,17 +65,18 @@ class Reasons:
         firsts_asked = {request.after for request in self._asked or ()} - {""}
         nodes_asked = {node for request in self._asked or () if (slot := expected.get(request.id)) for node in slot.nodes}
 
-        def concerns(id_: str, project: str, slice_: str, nodes: Iterable[str]) -> bool:
-            is_alike = self._asked is None or slice_ in self._owners_asked or project in self._limited or id_ in firsts_asked
-            return is_alike or not nodes_asked.isdisjoint(nodes)
+        numbers_asked = {board.node_numbers[node] for node in nodes_asked}
+
+        def concerns(id_: str, project: str, slice_: str) -> bool:
+            return self._asked is None or slice_ in self._owners_asked or project in self._limited or id_ in firsts_asked
 
         for box in board.running.values():
-            nodes = [board.node_ids[node] for node in box.places]
-            if concerns(box.id, box.project, box.slice, nodes):
+            if concerns(box.id, box.project, box.slice) or not numbers_asked.isdisjoint(box.places.tolist()):
+                nodes = [board.node_ids[node] for node in box.places]
                 self._enter(Blocker(box.id, True, box.end_s, box.id in board.overdue, len(nodes), box.demand.gpus), box.slice, nodes)
         for id_, slot in expected.items():
             request = board.queue[id_].request
-            if concerns(id_, request.project, request.slice, slot.nodes):
+            if concerns(id_, request.project, request.slice) or not nodes_asked.isdisjoint(slot.nodes):
                 until_s = slot.start_s + request.length_s
                 self._enter(Blocker(id_, False, until_s, False, request.node_count, request.gpus_per_node), request.slice, slot.nodes)
         for ends in self._ends.values():

@@ -28,6 +28,7 @@ SIZES = ((1_000, 500), (10_000, 5_000), (20_000, 10_000))
 LARGE = (100_000, 5_000)
 GPUS = 8
 RUNS = 5
+NEWCOMERS = 25
 PROJECTS = 20
 # Workspaces run one box at a time, so of their other requests each waits for those before it.
 OF_A_WORKSPACE = 20
@@ -93,7 +94,7 @@ def _case(queue_count: int, node_count: int) -> dict[str, float]:
     board.start()
     live, newcomer = LiveBoard(), _request(random.Random(1), -1)
     live.restore(stored)
-    crowd = replace(stored, queue=(*stored.queue, newcomer))
+    crowd = _Crowd(live, stored)
     return {
         "a plan from nothing": nothing_s,
         "restart from stored slots": restart_s,
@@ -102,7 +103,7 @@ def _case(queue_count: int, node_count: int) -> dict[str, float]:
         "one offer, on a board": _seconds(partial(_offer, newcomers, random.Random(1)), runs=50),
         "a whole plan": _seconds(partial(plan, stored), runs=1),
         "an offer from a snapshot": _seconds(partial(offers, stored, newcomer), runs=1),
-        "a newcomer's plan, from a board that goes on": _seconds(partial(_newcomer_plan, live, crowd), runs=RUNS),
+        "a newcomer's plan, from a board that goes on": _seconds(crowd.grow, runs=NEWCOMERS),
         "an offer, from a board that goes on": _seconds(lambda: OfferFinder(stored, restore=live.restore).offers(newcomer), runs=RUNS),
         "a whole plan, guarantees for 20 projects": _seconds(partial(plan, _with_quotas(stored, most=None)), runs=1),
         "a whole plan, guarantees and limits for 20 projects": _seconds(
@@ -112,10 +113,23 @@ def _case(queue_count: int, node_count: int) -> dict[str, float]:
     }
 
 
-def _newcomer_plan(live: LiveBoard, crowd: Snapshot) -> None:
-    with live.trial(crowd) as restored:
-        if restored is None or plan_newcomers(crowd, restored) is None:
+class _Crowd:
+    """A queue to which requests come, as they do between two ticks."""
+
+    def __init__(self, live: LiveBoard, stands: Snapshot) -> None:
+        self._live, self._stands, self._dice = live, stands, random.Random(3)
+
+    def grow(self) -> None:
+        came = self._stands.queue
+        newcomer = _request(self._dice, 2 * LATER_S + len(came))
+        crowd = replace(self._stands, queue=(*came, newcomer))
+        with self._live.trial(crowd) as restored:
+            made = plan_newcomers(crowd, restored) if restored is not None else None
+        if made is None:
             raise RuntimeError("the board was not kept, or more than the newcomer moves")
+        (placement,) = made.placements
+        newcomer = replace(newcomer, slot=placement.slot, promise_s=placement.promise_s)
+        self._stands = replace(crowd, queue=(*came, newcomer))
 
 
 def _figures(queue_count: int, node_count: int, measured: Mapping[str, float]) -> list[Figure]:

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from planner.board.foresight import Foresight
 
 ROWS_AT_FIRST = 64
+FEW = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,10 +199,11 @@ class Board:
         self.queue.update((waiting.request.id, waiting) for waiting in made)
         self._at_row.update(zip(rows, made, strict=True))
         self.order.update(made)
-        if len(made) > 1:
-            self._order = None
-        elif made and self._order is not None:
-            self._order = np.insert(self._order, self.order.index(made[0]), made[0].row)
+        order = self._order if len(made) <= FEW else None
+        if order is not None:
+            for waiting in sorted(made, key=turn_of):
+                order = np.insert(order, self.order.index(waiting), waiting.row)
+        self._order = order
         self.evictor_count += sum(request.may_evict for request in requests)
         self._followers.update(request.id for request in requests if request.after)
         return made

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import is_
 from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 
@@ -139,7 +140,7 @@ class _Kept:
             board.dequeue(board.queue[id_])
         for id_ in ended:
             board.release(id_)
-        requests = [request for request in snapshot.queue if request.id not in board.queue]
+        requests = _gone(snapshot.queue, self._queue)
         boxes = [box for box in snapshot.running if box.id not in board.running]
         self._queue, self._running = snapshot.queue, snapshot.running
         self._changed |= left.union(ended, (request.id for request in requests), (box.id for box in boxes))
@@ -179,11 +180,10 @@ class _Kept:
     def _queues_for(self, snapshot: Snapshot) -> ReferenceQueues:
         queues = self._queues = self._queues or ReferenceQueues(self._board)
         known, shadows = self._shadow_of, snapshot.memory.shadows
-        over = {shadow.id for shadow in _gone(self._shadows, shadows)}
+        over, new = ({shadow.id: shadow for shadow in _gone(*pair)} for pair in ((self._shadows, shadows), (shadows, self._shadows)))
         self._shadows = shadows
         for id_ in over:
             del known[id_]
-        new = {shadow.id: shadow for shadow in shadows if shadow.id not in known}
         known.update(new)
         changed, self._changed = self._changed.union(over, new), set()
         queues.remove(id_ for id_ in changed if id_ in queues.boxes)
@@ -203,7 +203,7 @@ class _Kept:
 
 def _gone(before: tuple[Part, ...], now: tuple[Part, ...]) -> list[Part]:
     """Return the parts of `before` that are no objects of `now`: a part that changed is another object."""
-    if before == now:  # quick, as it looks at the objects first
-        return []
-    there = set(map(id, now))
-    return [part for part in before if id(part) not in there]
+    is_same = [*map(is_, before, now), False]
+    first = is_same.index(False)  # mostly only the last ones differ
+    there = set(map(id, now[first:]))
+    return [part for part in before[first:] if id(part) not in there]
