@@ -98,7 +98,9 @@ def run(
         "releases_box": False if keep else None,
     }
     if not file and not image and not template:
-        raise Refused("Say what to run: --image IMAGE, --file JOB.yaml, or --template NAME.")
+        late = any(word.startswith("-") for word in command or ())
+        order = " Options stand before the command, as egs run --name NAME --image IMAGE -- COMMAND." if late else ""
+        raise Refused(f"Say what to run: --image IMAGE, --file JOB.yaml, or --template NAME.{order}")
     given = {field: value for field, value in what.items() if value is not None}
     if in_ is not None and (box or name or workspace or template or dry_run):
         raise Refused("--in takes a box as it is: leave out its name, its size, its workspace and --dry-run.")
