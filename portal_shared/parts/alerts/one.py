@@ -11,7 +11,7 @@ from uuid import UUID
 from core.pages import words
 from core.pages.parts import Fact, ListFoot
 from inventory.models import Gpu
-from observability.alerts.models import Alert, AlertState, AlertSubject, SubjectState
+from observability.alerts.models import Alert, AlertState, AlertSubject, RuleKind, SubjectState
 from observability.alerts.selectors import alert_for, subjects_of
 from observability.alerts.signals import SIGNALS, Subject
 from observability.alerts.silences import Silences
@@ -47,7 +47,6 @@ class SubjectRow:
 class SeriesPoint:
     at: datetime
     value: str
-    level: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +63,7 @@ class AlertPage:
     longest_s: int
     series_of: str
     series_label: str
+    level: str  # "": the rule's is no value, but how far it moves
     unit: str
     url: str
     list_url: str
@@ -91,6 +91,7 @@ class AlertPage:
             longest_s=UNBROKEN_STEPS * step_s,
             series_of=worst.name if worst is not None else "",
             series_label=signal.label,
+            level="" if alert.rule.kind == RuleKind.TREND else f"{alert.rule.level:g}",
             unit=signal.unit,
             url=url_with(url, {"cursor": request.GET.get("cursor", ""), "part": "body"}),
             list_url=portal.url("alerts"),
@@ -165,5 +166,4 @@ def _series(request: PageRequest, alert: Alert, subject: AlertSubject) -> tuple[
     per_row = -(-len(there) // POINTS_MAX) or 1
     pick = max if alert.rule.direction == "above" else min
     rows = [there[first : first + per_row] for first in range(0, len(there), per_row)]
-    level = f"{alert.rule.level:g}"
-    return [SeriesPoint(row[0][0], f"{pick(value for _, value in row):g}", level) for row in rows], course.step_s * per_row
+    return [SeriesPoint(row[0][0], f"{pick(value for _, value in row):g}") for row in rows], course.step_s * per_row

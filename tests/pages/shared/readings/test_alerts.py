@@ -10,7 +10,7 @@ from django.test import Client
 from core.clock import db_now
 from inventory.models import Gpu
 from observability.alerts.defaults import defaults_ensure
-from observability.alerts.models import Alert, AlertRule, AlertSilence, AlertState, AlertSubject
+from observability.alerts.models import Alert, AlertRule, AlertSilence, AlertState, AlertSubject, RuleKind
 from observability.models import LatestReading, Reading15s
 from tests import factories
 from tests.observability.alerts.rows import alert_of, rule_of
@@ -71,6 +71,11 @@ def test_an_alert_has_a_page_with_its_life_what_to_do_and_the_course_of_the_gpu(
     assert 'data-longest="45"' in page  # the line breaks where there were no readings
     assert f"/gpus/{gpu.pk}/" in page
     assert "Alert: hot" in text(owner.get(f"/gpus/{gpu.pk}/"))
+    assert "Level of the rule" in page
+
+    AlertRule.objects.filter(pk=alert.rule_id).update(kind=RuleKind.TREND)  # its level is a rise, and no place in the chart
+    page = text(owner.get(f"/alerts/{alert.pk}/"))
+    assert ("Level of the rule" in page, 'id="alert-twin"' in page) == (False, True)
 
 
 def test_an_alert_is_acknowledged_with_a_note_and_leaves_the_count(world: World, owner: Client) -> None:
