@@ -89,7 +89,12 @@ def tell(faults: Iterable[Any]) -> None:
     for fault in sorted(faults, key=lambda fault: (fault.file, fault.line)):
         what = " ".join(filter(None, [fault.kind, fault.name]))
         where = f"{fault.file}:{fault.line}" if fault.file else "pruned"
-        say(": ".join(filter(None, [where, what, fault.field, fault.detail])))
+        say(": ".join(plain(part) for part in (where, what, fault.field, fault.detail) if part))
+
+
+def plain(text: str) -> str:
+    """A manifest may have characters that turn or color what a terminal shows."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def documents_of(texts: dict[str, str]) -> list[Document]:

@@ -166,11 +166,16 @@ def lint(files: Annotated[list[str], typer.Argument(help="Files and folders, or 
         faults += wrong
     _, wrong = documents_check(documents)
     fail(told_first([*faults, *wrong]))
-    print(f"No mistake can be seen without the server: {len(texts)} files with {len(documents)} manifests.")
+    counted = f"{_counted(len(documents), 'manifest')} in {_counted(len(texts), 'file')}"
+    print(f"No mistake can be seen without the server: {counted}.")
 
 
 apps = {name: _app(command) for name, command in (("apply", apply), ("diff", diff), ("delete", delete), ("get", get), ("export", export))}
 apps["lint"] = _app(lint)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _requests(texts: dict[str, str]) -> list[ManifestFileRequest]:
@@ -219,6 +224,8 @@ def _agree(going: list[ManifestResult], *, is_yes: bool) -> bool:
 
 
 def _show(report: ManifestReport, output: str) -> None:
+    if not report.results and not report.faults:
+        say("There is no manifest in what was given, so nothing was changed.")
     if output in {"table", "wide", "name"}:
         for result in report.results:
             print(_named(result) if output == "name" else _line(result))

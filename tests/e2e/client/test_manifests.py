@@ -102,6 +102,9 @@ def test_mistakes_are_told_as_compilers_tell_them_with_and_without_a_server(egs:
     assert egs.run("lint", "missing.yaml", code=2).startswith("error: missing.yaml cannot be read")
     (egs.home / "huge.yaml").write_bytes(b"#" * 1_000_000)
     assert "Give fewer at once" in egs.run("apply", "-f", "huge.yaml", code=2)
+    assert "There is no manifest" in egs.run("apply", "-f", "-", given="# nothing yet\n")
+    turned = 'apiVersion: egs.io/v1alpha1\nkind: Member\nmetadata: {name: "a\\u202eb\\e[31m"}\nspec: {rol: x}\n'
+    assert "Member a\\u202eb\\x1b[31m: spec.rol: There is no such field here." in egs.run("lint", "-", given=turned, code=6)
     (egs.home / "latin.yaml").write_bytes(b"a: \xe9\n")
     assert "is not UTF-8" in egs.run("lint", "latin.yaml", code=2)
     assert "belong together" in egs.run("apply", "-f", "a.yaml", "--prune", code=2)
