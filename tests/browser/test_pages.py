@@ -80,6 +80,9 @@ USER_PAGES = {
     "/workspaces/vision/?q=nothing-like-it": {**OF_WORKSPACE, "f": "Filter"},
     "/workspaces/speech/": {**USER, "g r": "GPU requests", "g j": "Jobs", "f": "Filter"},
     "/workspaces/vision/create/": {**OF_WORKSPACE, **FORM},
+    "/workspaces/vision/people/": {**OF_WORKSPACE, **ROWS},
+    "/workspaces/vision/service-accounts/{program}/": {**OF_WORKSPACE, **ROWS},
+    "/workspaces/vision/service-accounts/{program}/tokens/new/": {**OF_WORKSPACE, **FORM},
     "/workspaces/vision/jobs/": {**OF_WORKSPACE, **ROWS},
     "/workspaces/vision/jobs/?state=failed": OF_WORKSPACE,
     "/jobs/{job}/": OF_WORKSPACE,
@@ -141,6 +144,10 @@ def ids(demo: Demo) -> dict[str, str]:
         "image": "registry.example/team/train:1.0",
     }
     asked["job"] = demo.user.post("/jobs/", job)["id"]
+
+    program = demo.user.post("/slices/vision/service-accounts/", {"name": "nightly", "role": "editor"})
+    demo.user.post(f"/slices/vision/service-accounts/{program['id']}/tokens/", {"name": "pipeline", "scopes": ["gpr:write"]})
+    asked["program"] = program["id"]
 
     def workload() -> str:
         found = demo.user.get("/workloads/?view=running")["results"]
