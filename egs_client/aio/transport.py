@@ -88,12 +88,12 @@ class AsyncTransport:
         while True:
             try:
                 answer = await self._http.request(ask.http, ask.path, params=ask.params, headers=ask.headers, content=ask.content)
+            except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+                raise Unreachable(f"{self.url} is no address of a server: {error}") from error
             except httpx.TransportError as error:
                 pause_s, cause = patience.pause_s(), str(error) or type(error).__name__
                 if pause_s is None:
                     raise Unreachable(f"The server at {self.url} does not answer: {cause}.") from error
-            except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-                raise Unreachable(f"{self.url} is no address of a server: {error}.") from error
             else:
                 retry_after = answer.headers.get("Retry-After", "")
                 pause_s, cause = patience.pause_s(status=answer.status_code, retry_after=retry_after), f"it answers {answer.status_code}"

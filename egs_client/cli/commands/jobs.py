@@ -167,12 +167,15 @@ def logs(
     with client() as egs:
         found, reader = egs.jobs.get(job), LogReader(egs, rank)
         # The agent is asked for the output with the first look.
-        until_mono = time.monotonic() + 3 * LOOK_S
+        until_mono, has_any = time.monotonic() + 3 * LOOK_S, False
         while reader.print_news(found) or follow or (found.state not in OVER and time.monotonic() < until_mono):
+            has_any = has_any or reader.had_news
             if found.state in OVER and not reader.had_news:
-                return
+                break
             time.sleep(LOOK_S)
             found = egs.jobs.get(found.id)
+    if not has_any:
+        say(f"Pod {rank} has no output. {here(sentence_of(found))}")
 
 
 @app.command()
