@@ -109,7 +109,8 @@ class _Kept:
         self._change_count = 0
 
     def restored(self, snapshot: Snapshot) -> Restored:
-        return self._with_newcomers(self._board.copy(), snapshot)
+        restored = self._with_newcomers(self._board.copy(), snapshot)
+        return restored._replace(queues=None if restored.queues is None else restored.queues.copy())
 
     @contextmanager
     def trial(self, snapshot: Snapshot) -> Iterator[Restored]:
@@ -120,6 +121,8 @@ class _Kept:
             waiting.promise_s = promise_s
             if restored.board.has_slot(waiting):
                 restored.board.remove_slot(waiting)
+            if restored.queues is not None and waiting.request.id in restored.queues.boxes:
+                restored.queues.remove([waiting.request.id])
 
     def _with_newcomers(self, board: Board, snapshot: Snapshot) -> Restored:
         board.keep_as_stored()
@@ -189,7 +192,7 @@ class _Kept:
         queues.remove(id_ for id_ in changed if id_ in queues.boxes)
         queues.add({id_: boxes for id_ in changed if (boxes := self._boxes_in_queues(id_)) is not None})
         queues.advance(snapshot.now_s, shadows)
-        return queues.copy()
+        return queues
 
     def _boxes_in_queues(self, id_: str) -> BoxPair | None:
         board = self._board

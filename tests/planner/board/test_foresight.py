@@ -20,7 +20,7 @@ from tests.effort import examples
 from tests.planner.board.test_sharing import LONG, SHORT, crowd
 
 
-@examples(10_000, quick_count=60)
+@examples(3_000, quick_count=60)
 @given(st.integers(0, 10**6))
 def test_a_newcomer_starts_when_it_would_if_all_were_played_whoever_was_tried_or_came_before(seed: int) -> None:
     dice = random.Random(seed)
