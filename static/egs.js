@@ -18,7 +18,7 @@
   });
 })();
 
-/* Who is signed out gets the sign-in page; who signs out is on the way to the identity provider, which ends its session, too. */
+/* A page that is signed out opens the sign-in page. One that signs out goes to the identity provider, which ends its session, too. */
 (() => {
   let isLeaving = false;
   addEventListener("submit", ({ target }) => { isLeaving ||= target.matches("[data-sign-out]"); });

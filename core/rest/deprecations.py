@@ -1,4 +1,4 @@
-"""What of the API will go, and when: its answers say so (RFC 9745, RFC 8594), and the schema marks it."""
+"""Answers and the schema tell which parts of the API will go, and when (RFC 9745, RFC 8594)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def operation_key(view: Any) -> str:
 
 def deprecations_of(view: Any, parameters: Iterable[str]) -> list[Deprecation]:
     operation = operation_key(view)
-    return _found(operation, *(f"{operation}?{name}" for name in parameters)) if DEPRECATED else []
+    return _found(operation, *(f"{operation}?{name}" for name in parameters))
 
 
 def deprecations_in(body: type, names: Iterable[str]) -> list[Deprecation]:
-    return _found(*(f"{body.__name__}.{name}" for name in names)) if DEPRECATED else []
+    return _found(*(f"{body.__name__}.{name}" for name in names))
 
 
 def deprecations_tell(response: Response, found: Iterable[Deprecation]) -> None:

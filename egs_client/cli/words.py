@@ -63,7 +63,7 @@ def here(sentence: str) -> str:
 
 
 def without_spans(text: str) -> str:
-    """What is left of a line that counts down, to tell whether it says something new."""
+    """Removes the spans of time from a line, so that a line that only counts down equals the one before."""
     return SPANS.sub("…", text)
 
 

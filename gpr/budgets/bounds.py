@@ -1,6 +1,7 @@
 """Says in one query what budgets can have given at most: a request that is far below a budget needs no exact count of it.
 
-At least what `windows.py` counts: whole days where a period begins within one, whole nodes, GPUs of all shapes, and all that is queued.
+A bound is never less than what `windows.py` counts: it counts whole days where a period begins within one, whole nodes, GPUs of all shapes,
+and all that is queued.
 """
 
 from __future__ import annotations

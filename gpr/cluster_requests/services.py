@@ -227,7 +227,7 @@ def _ask_of(cluster: Cluster, request: ClusterRequest, now: datetime) -> _Ask:
     actor = _owner_for(slice_, cluster, request, now)
     template = _template_of(slice_, cluster, request) if request.template else None
     if template is not None and not request.is_auto:
-        request = _on(spec_of_template(template.asked), request)
+        request = _with_defaults(request, spec_of_template(template.asked))
     spec = replace(_spec_of(request.name, request.spec, slice_, cluster, actor), template=template)
     if request.is_auto:
         _refuse_if_served(slice_, cluster)
@@ -252,9 +252,9 @@ def _template_of(slice_: Slice, cluster: Cluster, request: ClusterRequest) -> Gp
     return template
 
 
-def _on(below: ClusterRequestSpec, request: ClusterRequest) -> ClusterRequest:
-    """The request with the fields of another spec where it says nothing itself."""
-    said = {**msgspec.to_builtins(below), **msgspec.to_builtins(request.spec)}
+def _with_defaults(request: ClusterRequest, defaults: ClusterRequestSpec) -> ClusterRequest:
+    """Fills in what the request says nothing of."""
+    said = {**msgspec.to_builtins(defaults), **msgspec.to_builtins(request.spec)}
     return msgspec.structs.replace(request, spec=convert(said, ClusterRequestSpec))
 
 
@@ -413,7 +413,7 @@ def _apply(cluster: Cluster, request: ClusterRequest, namespace: Namespace | Non
     if row is None or (row.generation >= request.generation and not request.is_gone):
         return _answer_of(row, request) if row else _nothing_to_do(request)
     if request.template and not request.is_auto:  # what it took from its template when it was filed stays
-        request = _on(convert(row.asked, ClusterRequestSpec), request)
+        request = _with_defaults(request, convert(row.asked, ClusterRequestSpec))
     try:
         with transaction.atomic():
             if request.is_gone:

@@ -63,7 +63,7 @@ def faults_review(*, now: datetime) -> None:
 
 
 def _begin(now: datetime) -> None:
-    """Of GPUs that are seen for the first time, and have no fault, there is nothing to judge."""
+    """Notes the counts of GPUs that are seen for the first time and have no fault: nothing of them needs to be judged."""
     is_well = Q()
     for name in AT_ONCE:
         is_well &= Q(**{name: ""}) if name == "xid_counts" else Q(**{name: None}) | Q(**{name: 0})

@@ -65,7 +65,7 @@ class Foresight:
         return table
 
     def with_slots(self, board: Board, added: Sequence[Waiting]) -> Foresight:
-        """That of the board once these have their slots for good."""
+        """Returns the foresight of the board once these have their slots for good."""
         tried, known = self._tried, self._known.at(board.now_s)
         if tried is not None and len(added) == 1 and tried.is_for(added[0], board.slot(added[0])):
             course = tried.known.course

@@ -383,7 +383,7 @@ def test_pods_that_wait_get_nodes_by_themselves_and_their_end_gives_these_to_ano
 
 
 def warning_of_xid_79(node: str, *, bus: str) -> Object:
-    """As node-problem-detector writes it."""
+    """Writes the Event that node-problem-detector writes."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     message = f"NVRM: Xid (PCI:{bus}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
     return {

@@ -11,7 +11,7 @@ from protocol.agents.listings import LIFE, ReceivedList, set_digest
 from protocol.agents.sync import SyncReply, SyncRequest
 from protocol.agents.transport import CLOCK_OFFSET_REFUSE_S, CLOCK_OFFSET_WARN_S
 from protocol.assignments import Assignment, Desired, Observed, Phase
-from protocol.decoding import decode
+from protocol.decoding import decoder
 from protocol.nodes.inventory import NodeOrder
 from worker_agent.boxes.state import Progress, State
 from worker_agent.clock import Clock, HubTime, Instant
@@ -225,7 +225,8 @@ def observed_of(assignment: Assignment, progress: Progress, step: str, waits_for
 
 def encoded_digest(raw: list[msgspec.Raw]) -> str:
     """`set_digest` on the wire format, including unknown fields."""
-    ordered = sorted(raw, key=lambda item: decode(item, _Id).id)
+    read = decoder(_Id).decode
+    ordered = sorted(raw, key=lambda item: read(item).id)
     return hashlib.sha256(b"[" + b",".join(bytes(item) for item in ordered) + b"]").hexdigest()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
@@ -15,9 +15,6 @@ from egs_client.cli.session import chosen, client, is_interactive
 from egs_client.cli.words import when
 from egs_client.config import Profile, access, is_readable_by_others, profiles_load, profiles_save, token_forget, token_store
 from egs_client.gprs import workspace_meant
-
-if TYPE_CHECKING:
-    pass
 
 login_app, logout_app, whoami_app = (typer.Typer(add_completion=False, rich_markup_mode=None) for _ in range(3))
 

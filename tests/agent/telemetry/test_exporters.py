@@ -250,7 +250,7 @@ def test_an_xid_that_a_condition_and_the_exporter_tell_of_is_one_whoever_is_firs
 
 def test_warnings_that_repeat_tell_of_so_many_xids_less_those_of_the_exporter_and_two_watchers_of_the_same() -> None:
     def said(*told: tuple[str, int, float, float], xid: int = 0) -> int:
-        """Who tells, how often, from when to when. An exporter's gauge turns to `xid`."""
+        """Tells an Xid so many times between two moments, in the words of each source. An exporter's gauge changes to `xid`."""
         counters = Counters()
         warnings = [Telling(by, SYSLOG.replace("12", str(pid)), first_s, last_s, n) for pid, (by, n, first_s, last_s) in enumerate(told)]
         for gauge in (0, xid):
