@@ -106,7 +106,7 @@ def make_gpr(slice_: Slice, *, state: GprState = GprState.QUEUED, owner: User | 
 
 
 def new_rows(gpr: Gpr, nodes: Iterable[Node], *, gpus_per_node: int | None = None, **changes: Any) -> list[Reservation]:
-    """All GPUs of the nodes for an hour from NOW, unless told otherwise; not held yet."""
+    """Rows reserve all GPUs of the nodes for an hour from NOW, unless told otherwise. None is held yet."""
     gpr.gpus_per_node = gpus_per_node
     node_ids = sorted(node.pk for node in nodes)
     given: dict[str, Any] = {

@@ -49,7 +49,7 @@ DIFFERENT_DATABASES = ("tests/promises/", "tests/lifecycle/test_upgrade.py")
 
 
 def _belongs(item: pytest.Item) -> bool:
-    """Whether this run has this test: its database, and its effort."""
+    """Says whether this run has this test: its database and its effort decide."""
     marks = {mark.name for mark in item.iter_markers()}
     if "soak" in marks and not IS_SOAK:
         return False
@@ -197,7 +197,7 @@ def _nobody_is_too_fast() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _static_files_are_found_when_asked_for() -> None:
-    """Else each test client lists all of them before its first request."""
+    """Without it each test client lists all static files before its first request."""
     settings.WHITENOISE_AUTOREFRESH = True
 
 
@@ -219,7 +219,7 @@ def _no_kernel_is_compiled_late() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def module_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """A transaction for a world that all tests of a file share. It is rolled back after the last one."""
+    """All tests of a file share a world in one transaction. It is rolled back after the last one."""
     with django_db_blocker.unblock(), atomic():
         # Django then lets durable transactions begin within it, as it does within those of its TestCase.
         connection.atomic_blocks[-1]._from_testcase = True  # type: ignore[attr-defined]

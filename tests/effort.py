@@ -24,7 +24,7 @@ def examples(count: int, *, quick_count: int | None = None) -> settings:
 
 
 def repeats(soak_count: int) -> int:
-    """How often a race is run: a fifth as often outside of a soak."""
+    """Returns how often a race is run: a fifth as often outside of a soak."""
     return soak_count if IS_SOAK else soak_count // 5
 
 
@@ -37,5 +37,5 @@ def seeds_of_today(quick_count: int, soak_count: int) -> range:
 
 
 def is_turn(place: int) -> bool:
-    """Whether what stands at this place of a list has its turn today, as every third of it has."""
+    """Says whether this place of a list has its turn today: every third place has."""
     return place % TURNS == DAY.toordinal() % TURNS

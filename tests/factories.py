@@ -36,7 +36,7 @@ MEMBER_SCOPES = (Scope.READ, Scope.WRITE)
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """The personas. `owner` owns the slice of most tests, `teammate` only looks at it, `outsider` has a slice of his own."""
+    """`owner` owns the slice of most tests, `teammate` only looks at it, `outsider` has a slice of his own."""
 
     owner: User
     teammate: User
@@ -107,7 +107,7 @@ def template(of: Slice | None, **fields: Any) -> GprTemplate:
 
 
 def started(of: Slice, by: User, **changes: Any) -> Gpr:
-    """PROVISIONING, with nodes."""
+    """Makes a GPR that is PROVISIONING, with nodes."""
     made = gpr(of, by, **changes)
     tick(now=db_now())
     made.refresh_from_db()
@@ -151,7 +151,7 @@ def noticed(victim_of: Slice, owner: User, to: Slice, by: User, **changes: Any) 
 
 
 def scattered(at: Cluster, by: User, to: Slice, waiter: User) -> tuple[Gpr, Gpr]:
-    """On two nodes of eight GPUs: one that could move from the first to the second, and one of `to` that waits for a whole node.
+    """Two nodes have eight GPUs each: a box could move from the first to the second, and one of `to` waits for a whole node.
 
     The rules are the test's to set.
     """
@@ -170,7 +170,7 @@ def scattered(at: Cluster, by: User, to: Slice, waiter: User) -> tuple[Gpr, Gpr]
 
 
 def supply(of: Cluster, **changes: Any) -> Supply:
-    """Two nodes of eight GPUs, in twenty minutes, for a gain of ten."""
+    """It brings two nodes of eight GPUs in twenty minutes, if a box starts ten minutes sooner by that."""
     given: dict[str, Any] = {"name": unique("supply"), "kind": SupplyKind.NODE_POOL, "shape": SHAPE, "gpus_per_node": 8}
     given |= {"gpu_memory_gib": 80, "node_count": 2, "lead_time_s": 1200, "gain_s": 600, "cluster": of}
     return supply_create(supply=Supply(**{**given, **changes}), actor=user(unique("buyer"), is_admin=True), now=db_now())

@@ -34,7 +34,7 @@ WITHOUT_COLLECTOR = "import gc, runpy; gc.disable(); runpy.run_path('manage.py',
 
 
 def files_of_schema() -> set[Path]:
-    """All files that a migrated database depends on."""
+    """Returns all files that a migrated database depends on."""
     found: set[Path] = set()
     ahead = {path for pattern in ROOTS for path in ROOT.glob(pattern)}
     while ahead:
@@ -44,7 +44,7 @@ def files_of_schema() -> set[Path]:
 
 
 def _imported(importer: Path) -> Iterator[Path]:
-    """The project's own files that this one imports, wherever in it."""
+    """Yields the project's own files that this one imports anywhere."""
     for node in ast.walk(ast.parse(importer.read_bytes())):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
         if isinstance(node, ast.ImportFrom):
@@ -114,7 +114,7 @@ def postgres_copy(name: str, server_url: str) -> Iterator[None]:
 
 @contextmanager
 def postgres_database() -> Iterator[str]:
-    """The URL of a migrated database of a test's own on the profile's server, dropped afterwards."""
+    """Yields the URL of a test's own migrated database on the profile's server and drops it afterwards."""
     given, name = os.environ["EGS_DATABASE_URL"], f"egs_own_{uuid4().hex[:12]}"
     with postgres_copy(name, given):
         yield urlsplit(given)._replace(path=f"/{name}").geturl()

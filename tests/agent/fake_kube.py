@@ -88,7 +88,7 @@ class FakeApi:
 
 
 def _apply(document: Object, op: Object) -> None:
-    """One operation of a JSON Patch."""
+    """Applies one operation of a JSON Patch."""
     *way, last = (part.replace("~1", "/").replace("~0", "~") for part in op["path"].split("/")[1:])
     at: Any = document
     for part in way:
@@ -107,7 +107,7 @@ def _apply(document: Object, op: Object) -> None:
 
 
 def assignment(id_: str, node: str, gpu: str, *, slice_: str = "red") -> Assignment:
-    """A box of one GPU."""
+    """Returns an assignment of one GPU."""
     return Assignment(
         id=id_,
         gpr_id=f"gpr-{id_}",
@@ -153,7 +153,7 @@ def _container() -> Object:
 def made(
     nodes: Mapping[str, Mapping[str, GpuRecord | None]], *, guard: Mapping[str, str], pods: Sequence[Object] = ()
 ) -> tuple[FakeApi, KubernetesCluster]:
-    """`nodes`: GPUs with their records by node. Each slice has the namespace of its name."""
+    """`nodes` gives GPUs with their records by node. Each slice has the namespace of its name."""
     api = FakeApi()
     driver = KubernetesCluster(api, check=lambda _: StepProgress(status=StepStatus.OK), note=lambda *_: None)  # type: ignore[arg-type]
     api.objects[cluster_names.GUARD_PATH] = {"metadata": {"name": "nodes"}, "spec": {"nodes": dict(guard)}}

@@ -80,7 +80,7 @@ class FaultyCluster:
         self._inner.prepare_close(closing)
 
     def write(self, kind: WriteKind, changes: Sequence[NodeChange]) -> list[NodeState | ClusterError]:
-        """One after the other, each with its own fault."""
+        """Writes one change after the other, each with its own fault."""
         return [self._written(kind, change) for change in changes]
 
     def _written(self, kind: WriteKind, change: NodeChange) -> NodeState | ClusterError:

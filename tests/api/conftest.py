@@ -1,4 +1,4 @@
-"""A workspace with an owner and a viewer on a cluster of two nodes, a stranger with his own beside it, and clients for all."""
+"""Tests of the API share a workspace with an owner and a viewer on two nodes, a stranger with his own, and clients for all."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """`slice` and `foreign_slice` share the cluster and nothing else."""
+    """Its `slice` and `foreign_slice` share the cluster and nothing else."""
 
     people: People
     cluster: Cluster
@@ -141,7 +141,7 @@ def reader(people: People) -> Caller:
 
 @pytest.fixture
 def half_admin(people: People) -> Caller:
-    """The administrator, with a token without the scope admin."""
+    """He is the administrator, and his token lacks the scope admin."""
     return Caller(factories.token(people.admin, Scope.READ, Scope.WRITE))
 
 
@@ -152,7 +152,7 @@ def ask(world: World) -> dict[str, Any]:
 
 
 def assert_problem(response: Answer, status: int, code: str) -> dict[str, Any]:
-    """An RFC 9457 document with our stable code and sentences."""
+    """The answer is an RFC 9457 document with our stable code and sentences."""
     assert response.status_code == status, response.content
     assert response["Content-Type"] == "application/problem+json"
     body: dict[str, Any] = response.json()

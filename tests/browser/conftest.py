@@ -40,7 +40,7 @@ def shared_demo(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="module")
 def demo(shared_demo: Demo) -> Iterator[Demo]:
-    """The one demo. No request is left in it for the tests of the next file."""
+    """All tests share one demo. A file's tests leave no request in it for those of the next."""
     yield shared_demo
     end_all(shared_demo.admin)
 

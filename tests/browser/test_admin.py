@@ -46,7 +46,7 @@ class Visitor:
 
 @pytest.fixture
 def both(demo: Demo) -> Iterator[tuple[Visitor, Visitor]]:
-    """The administrator and the user, each in an own browser profile."""
+    """The administrator and the user each have a browser profile."""
     with demo.page(demo.admin) as admins, demo.page(demo.user) as users:
         admin, user = Visitor(*admins), Visitor(*users)
         yield admin, user

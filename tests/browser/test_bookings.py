@@ -19,7 +19,6 @@ BOOKINGS, MAINTENANCE = "/workspaces/vision/bookings/", "/admin/maintenance/"
 
 @pytest.fixture
 def both(demo: Demo) -> Iterator[tuple[Page, Page]]:
-    """A user and the administrator."""
     with demo.page(demo.user) as (user, seen), demo.page(demo.admin) as (admin, also_seen):
         yield user, admin
         assert seen.faults + also_seen.faults == []

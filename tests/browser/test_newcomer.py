@@ -1,4 +1,4 @@
-"""A newcomer's path, clicked through as four people who sign in through an identity provider: from nothing to an empty budget."""
+"""Four people who sign in through an identity provider click through a newcomer's path, from nothing to an empty budget."""
 
 from __future__ import annotations
 

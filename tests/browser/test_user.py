@@ -1,4 +1,4 @@
-"""A user at work in a real browser: sees the wait time, files, watches without a reload, gives back. On the demo and its fleet."""
+"""A user at work in a real browser: sees the wait time, files, watches without a reload, gives back. It uses the demo and its fleet."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ HOUR_S = 3_600
 
 
 def settled(slice_: Slice, owner: User, at: datetime, count: int = 1, *, name: str = "", **changes: Any) -> list[PromiseOutcome]:
-    """`count` boxes of an hour on one node that started at once, just as promised."""
+    """Makes `count` boxes of an hour on one node; all started at once, as promised."""
     gprs = Gpr.objects.bulk_create(_gpr(slice_, owner, at, name) for _ in range(count))
     Gpr.objects.filter(pk__in=[gpr.pk for gpr in gprs]).update(state=GprState.CANCELED, ended_at=at)  # each is born in the queue
     given = {"made_at": at, "promised_start_at": at, "started_at": at, "settled_at": at, "margin_s": 0, "wait_s": 0, "length_s": HOUR_S}
@@ -48,7 +48,7 @@ def waited(
 
 
 def moved(outcome: PromiseOutcome, cause: str, *, by: timedelta = timedelta(hours=1)) -> PromiseMove:
-    """While it was waited for."""
+    """Moves the promise while somebody waits for it."""
     PromiseOutcome.objects.filter(pk=outcome.pk).update(is_moved=True)
     old, new = outcome.promised_start_at, outcome.promised_start_at + by
     return PromiseMove.objects.create(gpr_id=outcome.gpr_id, at=outcome.made_at, old_start_at=old, new_start_at=new, cause=cause)

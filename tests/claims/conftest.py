@@ -1,4 +1,4 @@
-"""The stage of claims, which all tests of a file share."""
+"""All tests of a file share the stage of claims."""
 
 from __future__ import annotations
 

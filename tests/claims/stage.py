@@ -59,7 +59,7 @@ class ClusterRequestStage(Stage):
         return Gpr.objects.select_related("slice", "owner").get(pk=answer.gpr_id)
 
     def opened(self, *arguments: Any, **changes: Any) -> Gpr:
-        """Filed as an object, started, and opened."""
+        """Files a request as an object; its box starts and opens."""
         gpr = self.filed(*arguments, **changes)
         self.open(gpr)
         return gpr
@@ -83,7 +83,7 @@ class ClusterRequestStage(Stage):
         return {state.id: state for state in reply.claims}
 
     def kubeconfig(self, user: User, *, state: KubeconfigState = KubeconfigState.GIVEN) -> str:
-        """The account of a kubeconfig of his, as the cluster calls it."""
+        """Makes a kubeconfig of his and returns its account by the cluster's name."""
         row = made(self.slice, self.cluster, user, at=self.now)
         Kubeconfig.objects.filter(pk=row.pk).update(state=state, token="")
         return account(row)
@@ -94,7 +94,7 @@ def account(row: Kubeconfig) -> str:
 
 
 def neighbor(stage: ClusterRequestStage, *, namespace: str = "theirs") -> tuple[Slice, User]:
-    """Another workspace in the same cluster."""
+    """Makes another workspace in the same cluster."""
     user = make_user()
     slice_ = make_slice(stage.cluster, name="canary", owner=user, at=stage.now)
     ready_namespace(slice_, stage.cluster, at=stage.now, name=namespace)

@@ -1,4 +1,4 @@
-"""The port of a pod on this machine, without kubectl."""
+"""The client brings the port of a pod to this machine without kubectl."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Recorder(Api):
 
 
 def groups(at: Any) -> Iterator[Any]:
-    """Every group of operations below the client."""
+    """Yields every group of operations below the client."""
     for name, member in inspect.getmembers(type(at)):
         if isinstance(member, cached_property):
             group = getattr(at, name)

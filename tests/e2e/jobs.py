@@ -18,7 +18,7 @@ def make_tenants(api: Api, *names: str) -> None:
 
 
 def ask_for(api: Api, slice_: str, *, duration_s: int, nodes: int = 1, **more: Any) -> str:
-    """File a GPR; its id."""
+    """File a GPR and return its id."""
     ask = {"name": f"job-{slice_}", "slice": slice_, "shape": "H100-80GB", "nodes": nodes, "duration_s": duration_s, **more}
     return str(api.post("/gprs/", ask)["id"])
 

@@ -37,7 +37,7 @@ pods: {{per_node: 1, stop_s: 0.3}}
 
 
 def free_port() -> int:
-    """From below those that the system gives to clients, or one could take it while its server is away."""
+    """Takes a port below those that the system gives to clients, since one of these could take it while its server is away."""
     while True:
         port = random.SystemRandom().randrange(20_000, 32_000)
         with socket.socket() as probe, suppress(OSError):
@@ -74,7 +74,7 @@ def is_ready(url: str) -> bool:
 
 
 class Running:
-    """A child process, leader of its own group, with its output in a file."""
+    """It is a child process that leads its own group and writes its output to a file."""
 
     def __init__(self, arguments: list[str], *, env: dict[str, str], log: Path) -> None:
         self._arguments, self._env, self.log = arguments, env, log
@@ -117,7 +117,7 @@ class Api:
         self.token = token
 
     def at(self, url: str) -> Api:
-        """The same person at another address."""
+        """Returns the same person at another address."""
         return Api(url, self.token)
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class Api:
         return None if response.status_code == 503 else self._answer(response)
 
     def events_of(self, gpr_id: str) -> list[dict[str, Any]]:
-        """Oldest first."""
+        """Returns the oldest first."""
         return list(reversed(self.get(f"/events/?gpr={gpr_id}&page_size=500")["results"]))
 
     @staticmethod
@@ -213,12 +213,12 @@ class Stage:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     def process(self, name: str, *arguments: str) -> Running:
-        """A Python process with the hub's environment; not started yet."""
+        """Makes a Python process with the hub's environment and does not start it."""
         return Running([sys.executable, *arguments], env=self._env, log=self.folder / f"{name}.log")
 
 
 class ProductionStage(Stage):
-    """Two web processes behind a balancer, two Celery workers, one more for notices, and two beats, on PostgreSQL and Redis."""
+    """It runs two web processes behind a balancer, two Celery workers, one more for notices, and two beats, on PostgreSQL and Redis."""
 
     def __init__(self, folder: Path, *, database_url: str, redis_url: str) -> None:
         env = {
@@ -247,7 +247,7 @@ class ProductionStage(Stage):
         return self.open()
 
     def collect_static(self) -> None:
-        """Needed by pages only."""
+        """Only pages need it."""
         subprocess.run([sys.executable, "manage.py", "collectstatic", "--noinput", "-v0"], cwd=ROOT, env=self._env, check=True)
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""The main job on real Kubernetes: clusters, workspaces, a hub and its agents as processes."""
+"""EGS does its main job on real Kubernetes; clusters, hub and agents are processes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 
 @pytest.fixture(scope="module")
 def east(platform: Platform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A second cluster of that hub, with three nodes."""
+    """It is a second cluster of that hub, with three nodes."""
     with clusters("east", folder=tmp_path_factory.mktemp("kube")) as (made,), healthy_nodes(made) as platform.stage.sick:
         agent = platform.stage.join_cluster(platform.api, "east", made, nodes=3)
         yield made
@@ -259,7 +259,7 @@ spec:{more}
 
 
 def terminal_of(person: Api, slice_: str, name: str, cluster: Cluster, folder: Path) -> Terminal:
-    """With a kubeconfig for the cluster of this name that the person asked for, once the namespace was there, and read."""
+    """Returns a terminal with a kubeconfig for this cluster, for which the person asked once the namespace was there."""
 
     def ask() -> Any:
         answer = person.raw("POST", f"/slices/{slice_}/kubeconfig/", {"cluster": name})
@@ -482,7 +482,7 @@ def test_while_the_hub_is_down_a_box_ends_at_its_time(platform: Platform) -> Non
 
 @contextmanager
 def stalls() -> Iterator[list[float]]:
-    """How much longer than asked for each of many short naps took, beside what is tested."""
+    """Measures how much longer than asked each of many short naps took, beside what is tested."""
     found, is_over = [0.0], Event()
 
     def nap() -> None:
@@ -536,7 +536,7 @@ def kill_leader(stage: KubernetesStage, cluster: Cluster) -> None:
 
 @pytest.mark.rotates
 def test_a_job_waits_runs_is_evicted_comes_back_with_what_is_left_and_completes(platform: Platform) -> None:
-    """Each day: tests/kube/jobs, with its agent's part alone, and tests/e2e/client/test_jobs.py, in simulated clusters."""
+    """Each day tests/kube/jobs runs the agent's part alone, and tests/e2e/client/test_jobs.py runs in simulated clusters."""
     api, west = platform.api, platform.west
     make_slice_of_ada(platform, "gang", west=west)
     spec = {"shape": "H100-80GB", "nodes": 2, "duration": "1h", "runChecks": False, "image": "registry.example/train:1"}

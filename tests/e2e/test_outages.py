@@ -26,7 +26,7 @@ NAMES = {"agent", "beat", "notices", "web1", "web2", "worker"}
 
 
 class Script:
-    """deploy/production with a folder and two ports of its own."""
+    """It runs deploy/production with a folder and two ports of its own."""
 
     def __init__(self, folder: Path, *, database_url: str, redis_url: str) -> None:
         self.folder, ports = folder, (free_port(), free_port())
@@ -51,7 +51,7 @@ class Platform:
 
     @property
     def web(self) -> str:
-        """Where the agent and `api` are, too."""
+        """Returns the web process that the agent and `api` use, too."""
         return self.script.web_urls[0]
 
 

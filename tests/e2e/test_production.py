@@ -157,12 +157,12 @@ def test_an_agent_that_is_told_to_stop_on_the_way_in_goes_on_where_it_was(produc
 
 
 def notices_of(api: Api, gpr_ids: list[str], *kinds: str) -> int:
-    """How many their owner has in the bell."""
+    """Counts what their owner has in the bell."""
     told = api.get(f"/notices/?kind={','.join(kinds)}&page_size=500")["results"]
     return sum(notice["gpr"] in gpr_ids for notice in told)
 
 
 def _parked_agents(url: str) -> int:
-    """How many wait for news at this web process."""
+    """Counts the agents that wait for news at this web process."""
     lines = httpx.get(f"{url}/metrics", timeout=START_S).text.splitlines()
     return sum(int(float(line.split()[-1])) for line in lines if line.startswith("egs_agent_syncs_parked"))

@@ -25,7 +25,7 @@ ENVIRONMENT = {
 
 
 def run(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
-    """A process with the environment of production and nothing of this one's."""
+    """Runs a process with the environment of production and nothing of this one's."""
     own = {name: text for name, text in os.environ.items() if not name.startswith("EGS_")}
     return subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env={**own, **ENVIRONMENT, **changes}, capture_output=True, text=True, check=False

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def stage() -> Stage:
-    """6 nodes of 8 GPUs."""
+    """It has 6 nodes of 8 GPUs."""
     return Stage(nodes=6, gpus=8)
 
 
@@ -29,7 +29,7 @@ def guarantee(stage: Stage, gpus: int) -> None:
 
 
 def busy(stage: Stage) -> list[Gpr]:
-    """Three boxes of its project, of 8, 4 and 16 GPUs and rising priority, and one of another."""
+    """Three boxes of its project hold 8, 4 and 16 GPUs with rising priority, and another project has one."""
     sizes = [{"nodes": 1}, {"nodes": 1, "gpus_per_node": 4}, {"nodes": 2}]
     owners = [stage.slice, *(make_slice(stage.cluster, owner=stage.owner, project=stage.slice.project) for _ in sizes[1:])]
     asked = [stage.submit(slice_, priority=101 + i, **size) for i, (slice_, size) in enumerate(zip(owners, sizes, strict=True))]

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def stage() -> Stage:
-    """4 nodes of 8 GPUs."""
+    """It has 4 nodes of 8 GPUs."""
     return Stage(nodes=4, gpus=8)
 
 
@@ -76,7 +76,7 @@ def test_up_to_the_most_it_is_queued_without_approval_however_little_is_guarante
 
 
 def test_the_largest_nodes_count_where_whole_ones_are_asked_for(stage: Stage) -> None:
-    """It might be given one."""
+    """A request for a whole node might be given a large one."""
     inventory_store(cluster=stage.cluster, nodes=[node_view("small", gpus=4), node_view("large", gpus=8)], now=NOW)
     allow(stage.slice, 4)
 

@@ -54,7 +54,7 @@ def register(token: str, *, uid: str = "uid-1", install: str = "install-1", at: 
 
 @dataclass(slots=True)
 class Agent:
-    """A joined agent. Its methods say one thing each and expect it to be taken; `post` expects nothing."""
+    """It has joined. Each method tells the hub one thing and expects the hub to take it; `post` expects nothing."""
 
     cluster: Cluster
     credential: str

@@ -103,7 +103,7 @@ def test_a_new_token_ends_the_one_before(cluster: Cluster) -> None:
 
 
 def test_a_new_token_ends_also_the_one_that_was_used(cluster: Cluster) -> None:
-    """Else the install that an administrator is replacing could take the cluster back."""
+    """Otherwise the install that an administrator is replacing could take the cluster back."""
     old = join_token(cluster)
     register(old, install="install-1")
     new = join_token(cluster, at=NOW + SECOND)

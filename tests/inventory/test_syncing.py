@@ -236,7 +236,7 @@ def test_a_word_after_the_release_has_no_effect(agent: Agent, cluster: Cluster) 
 
 
 def test_an_agent_is_told_of_a_forced_release_until_it_has_let_go(agent: Agent, cluster: Cluster) -> None:
-    """Else a living agent would keep the slice on the node until its window ends."""
+    """Otherwise a living agent would keep the slice on the node until its window ends."""
     row = held(cluster)
     agent.sync(seen(row, Phase.ACTIVE, active_s=NOW.timestamp()))
     reservation_force_release(reservation=row, actor=make_user(is_admin=True), why="it burnt", now=NOW)

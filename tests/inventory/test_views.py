@@ -98,7 +98,7 @@ def _reader_count() -> int:
 
 
 async def parked(wakeups: Wakeups, count: int = 1) -> None:
-    """So many wait, and hints reach this process."""
+    """Waits until so many agents wait and hints reach this process."""
     await until(lambda: sum(map(len, wakeups._waiting.values())) == count)
     await asyncio.sleep(0.3)
     if PROFILE == "postgres":

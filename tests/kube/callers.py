@@ -52,7 +52,7 @@ class Caller:
         self._client = httpx.Client(base_url=url_of(cluster.kubeconfig), verify=tls, headers=headers, timeout=30, trust_env=False)
 
     def call(self, method: str, path: str, body: Any = None, **more: Any) -> Answer:
-        """As `ask`. Where the cluster adds no gate, and a pod is refused for want of it, it is tried again with the gate."""
+        """Calls `ask`. Where the cluster adds no gate and refuses a pod without it, this tries again with the gate."""
         answer = self.ask(method, path, body, **more)
         if answer.message.endswith(WANTS_GATE) and not self.cluster.has(MUTATING):
             return self.ask(method, path, gated(body), **more)
@@ -70,7 +70,7 @@ class Caller:
         group: str = "",
         **params: Any,
     ) -> Answer:
-        """Once, and as it is. A dry run goes through all that decides, and changes nothing. `user`, `group`: whom to impersonate."""
+        """Sends the call once, as it is. A dry run passes all admission and changes nothing. It impersonates `user` and `group`."""
         posing = {"Impersonate-User": user, "Impersonate-Group": group}
         headers = {"Content-Type": kind} | {key: value for key, value in posing.items() if value}
         dry = {"dryRun": "All"} if is_dry and method != "GET" else {}
@@ -88,13 +88,13 @@ class Caller:
         return answer.body
 
     def make(self, path: str, body: Object) -> Object:
-        """For good. An AssertionError with the refusal where it may not."""
+        """Writes for good. Raises AssertionError with the refusal where it may not."""
         answer = self.call("POST", path, body, is_dry=False)
         assert answer.outcome == DONE, answer.message
         return answer.body
 
     def patch(self, path: str, ops: Any, *, kind: str = JSON_PATCH) -> Object:
-        """For good. An AssertionError with the refusal where it may not."""
+        """Writes for good. Raises AssertionError with the refusal where it may not."""
         answer = self.call("PATCH", path, ops, kind=kind, is_dry=False)
         assert answer.outcome == DONE, answer.message
         return answer.body

@@ -1,4 +1,4 @@
-"""Control planes of deploy/kube for tests, spoken to as an administrator."""
+"""Tests speak to control planes of deploy/kube as an administrator."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Cluster:
         return _output(command, given=given, settings=self.settings())
 
     def has(self, what: str) -> bool:
-        """One of those that came after Kubernetes 1.30: MUTATING, CLAIMS, RESIZE, POD_RESOURCES."""
+        """Says whether this version has a feature that came after Kubernetes 1.30: MUTATING, CLAIMS, RESIZE or POD_RESOURCES."""
         return what in _served(self)
 
     @property
     def mutating_version(self) -> str:
-        """That of the API with mutating admission policies: v1, or v1beta1 where only that has them; empty where none has."""
+        """Returns the version of the API with mutating admission policies: v1, or v1beta1 where only that has them, or ""."""
         return _mutating_version(self)
 
     def create(self, *objects: Object, namespace: str = "default") -> None:
@@ -86,7 +86,7 @@ class Cluster:
         return self.wire.find("GET", self.wire.kind(kind).path(namespace, name))
 
     def list(self, kind: str, *, namespace: str = "default", selector: str = "") -> list[Object]:
-        """`namespace`: "" for all."""
+        """An empty `namespace` means all."""
         found = self.wire.kind(kind)
         answer = self.wire.call("GET", found.path(namespace), **({"labelSelector": selector} if selector else {}))
         about = {"apiVersion": answer["apiVersion"], "kind": found.kind}  # an item of a list does not say so
@@ -112,7 +112,6 @@ class Cluster:
         self.patch(kind, name, {"metadata": {what: values}}, namespace=namespace, user=user)
 
     def scale(self, name: str, replicas: int, *, namespace: str) -> None:
-        """A Deployment."""
         self.patch("deployment", name, {"spec": {"replicas": replicas}}, namespace=namespace)
 
     def delete(self, kind: str, *names: str, namespace: str = "default", waits: bool = False, **options: Any) -> None:
@@ -180,7 +179,7 @@ def started(*names: str, folder: Path | None = None) -> list[Cluster]:
 
 
 def programs() -> Path:
-    """The folder with kubectl and the others. Builds them where they are not."""
+    """Returns the folder with kubectl and the others, and builds them where they are missing."""
     return Path(deploy_kube("build").strip())
 
 

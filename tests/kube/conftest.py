@@ -94,6 +94,6 @@ def tenant(cluster: Cluster) -> Iterator[Tenant]:
 
 @pytest.fixture(scope="session")
 def world(locked: Cluster) -> Iterator[World]:
-    """Two workspaces in it, and the people who attack. Tests leave it as they found it."""
+    """It has two workspaces and the people who attack. Tests leave it as they found it."""
     with new_world(locked) as made:
         yield made

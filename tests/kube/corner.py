@@ -1,7 +1,7 @@
-"""A test's corner of a cluster that many tests share at once: an agent that sees it alone, and keeps its state there.
+"""Many tests share a cluster at once. Each has a corner with an agent that sees this corner alone and keeps its state there.
 
 All that a corner has bears its key, in its own name or in that of its namespace, node or workspace. The rest of the cluster is kept from
-the agent. What it sees is as the API server says it, and what it writes is written.
+the agent. The agent sees what the API server answers, and what it writes is stored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STATES: Final[Object] = {"apiGroups": [""], "resources": ["secrets"], "verbs": [
 
 
 class CornerAccess(Access, frozen=True, kw_only=True):
-    """`key`: "" for the whole cluster."""
+    """An empty `key` means the whole cluster."""
 
     key: str = ""
 
@@ -84,12 +84,12 @@ def _own_nodes(guard: bytes, key: str) -> bytes:
 
 
 def state_of(key: str) -> str:
-    """The Secret of that corner's agent."""
+    """Returns the name of the Secret of that corner's agent."""
     return f"{STATE_PATH.rpartition('/')[2]}-{key}"
 
 
 def _own_state(key: str, body: bytes | None) -> tuple[str, bytes | None]:
-    """Path and body."""
+    """Returns path and body of the corner's own state."""
     path = f"{STATE_PATH.rpartition('/')[0]}/{state_of(key)}"
     if body is None:
         return path, None

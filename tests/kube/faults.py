@@ -202,7 +202,7 @@ class MortalApi(CornerApi):
             raise Crash
 
     def _name(self, method: str, path: str, body: bytes) -> str:
-        """Of a write that matters; "" of reads and of what people are told."""
+        """Names a write that matters. Reads and events have the name ""."""
         if method == "GET" or path.endswith("/events"):
             return ""
         if path == STATE_PATH:
@@ -215,7 +215,7 @@ class MortalApi(CornerApi):
 
 
 def _saved(secret: bytes, box: str) -> str:
-    """By the last milestone of the box that it contains, whatever other threads have written by then; "" without the box."""
+    """Names a write by the last milestone of the box in it, whatever other threads have written by then; without the box it is ""."""
     state = json.loads(zlib.decompress(base64.b64decode(json.loads(secret)["data"]["state"])))
     progress = state.get("progress", {}).get(box)
     if progress is None:

@@ -24,7 +24,7 @@ GPUS: Final = {
 
 
 def nodes_of(fleet: SimulatedFleet) -> list[dict[str, Any]]:
-    """Node objects. Raises KeyError for a shape that GPUS does not have."""
+    """Returns Node objects. Raises KeyError for a shape that GPUS does not have."""
     return [_node(view) for view in fleet.nodes()]
 
 

@@ -12,7 +12,7 @@ from tests.kube.cluster import Cluster, deploy_kube, started
 
 @contextmanager
 def shared(name: str, folder: Path, prepare: Callable[[Cluster], object]) -> Iterator[Cluster]:
-    """`folder`: the same for all who share. `prepare`: what is done to it once, before anybody uses it."""
+    """All who share name the same `folder`. `prepare` is called with it once, before anybody uses it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.users").open("a") as users:
         fcntl.flock(users, fcntl.LOCK_SH)  # let go by the kernel, however this process ends

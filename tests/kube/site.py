@@ -68,7 +68,7 @@ def access_as_admin(cluster: Cluster) -> Access:
 
 
 def member(cluster: Cluster, namespace: str, role: str) -> str:
-    """A service account with a role of a workspace there."""
+    """Makes a service account with a role of a workspace there."""
     about = {"name": role, "namespace": namespace}
     group = "rbac.authorization.k8s.io"
     cluster.apply(
@@ -141,7 +141,7 @@ class Site:
         self.agent_api.close()
 
     def restart(self, *, api_of: Callable[[Access], Api] = CornerApi, clock: Clock | None = None) -> None:
-        """With other means. The hub goes by the same clock."""
+        """Starts the agent again with other means. The hub uses the same clock."""
         self.api_of, self.clock = api_of, clock or self.clock
         self.hub_clock = self.clock
         self.stop()
@@ -222,7 +222,7 @@ class Site:
     # -- workspaces ----------------------------------------------------------------------------------------------------
 
     def make_slice(self, name: str, *, is_restricted: bool = False) -> str:
-        """A namespace of its own, bound to the slice of the same id. `is_restricted`: with the pod security of a real workspace."""
+        """Makes a namespace that is bound to the slice of the same id; with `is_restricted` it has the pod security of a real workspace."""
         slice_ = f"{name}-{self.key}"
         labels = {f"{cluster_names.POD_SECURITY}enforce": "restricted"} if is_restricted else {}
         self.cluster.make_namespace(slice_, **{cluster_names.SLICE: slice_, **labels})
@@ -246,7 +246,7 @@ class Site:
         return sum(bool(pod.spec.nodeName) for pod in self.driver.lifted(gpr_id))
 
     def deploy(self, slice_: str, *, replicas: int, gpus: int, name: str = "train", cpu: str = "1", **devices: str) -> None:
-        """What refills by itself. `devices`: others that its pods ask for, of `egs.test`."""
+        """Makes a Deployment, which makes its pods anew. They also ask for these `devices` of `egs.test`."""
         container = {
             "name": "main",
             "image": "none",
@@ -355,7 +355,7 @@ class Site:
         return [event for event in self._take() if isinstance(event, StepEvent)]
 
     def take_views(self) -> list[NodeView]:
-        """Of nodes, as the hub is told of them: the last last."""
+        """Returns views of nodes as the hub is told of them, the newest last."""
         return [view for event in self._take() if isinstance(event, InventoryEvent) for view in event.nodes]
 
     def _take(self) -> Iterator[AgentEvent]:
@@ -377,7 +377,7 @@ class Site:
         self.cluster.patch("node", self.node_names[number], patch, sub="status" if "status" in patch else "", type_=STRATEGIC)
 
     def patch_pod(self, slice_: str, name: str, ops: list[Object]) -> None:
-        """As the agent, from whom alone the policies take it."""
+        """Patches as the agent, since the policies take it from nobody else."""
         api = Api(self.access)
         api.patch(f"/api/v1/namespaces/{slice_}/pods/{name}", ops, msgspec.Raw)
         api.close()

@@ -1,6 +1,6 @@
-"""The API server of a cluster as its administrator, without a program in between: a call takes milliseconds, kubectl a tenth of a second.
+"""An administrator speaks to the API server without a program in between: a call takes milliseconds, kubectl a tenth of a second.
 
-Kinds are named as for kubectl: plural, singular, short. What a test shows of kubectl itself calls kubectl (Cluster.kubectl).
+Kinds are named as for kubectl: plural, singular, short. A test that shows something of kubectl itself calls kubectl (Cluster.kubectl).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def url_of(kubeconfig: Path) -> str:
 
 
 def tls_of(folder: Path, who: str = "") -> ssl.SSLContext:
-    """Of a cluster's folder. `who`: whose client certificate, "" for nobody's."""
+    """Returns the TLS settings of a cluster's folder. `who` names the client certificate; "" means none."""
     tls = ssl.create_default_context(cafile=folder / "ca.crt")
     if who:
         tls.load_cert_chain(folder / f"{who}.crt", folder / f"{who}.key")
@@ -66,7 +66,7 @@ class Wire:
         self._kinds: tuple[Kind, ...] = ()
 
     def call(self, method: str, path: str, body: Any = None, *, type_: str = "application/json", user: str = "", **params: str) -> Any:
-        """What it answers: an object, or text. `user`: in whose name."""
+        """Returns the answer: an object, or text. It speaks in the name of `user`."""
         answer = self._asked(method, path, body, type_=type_, user=user, **params)
         if answer.is_error:
             raise _refusal(answer)

@@ -1,7 +1,7 @@
-"""A cluster with two workspaces that run, one to attack and one to be attacked, and the people who try.
+"""The cluster of this world has two workspaces that run, one that attacks and one that is attacked, and the people who try.
 
 Namespace `red` belongs to the workspace RED, which holds node-red; `blue`, the victim, to BLUE with node-blue; `loose` is nobody's.
-What the agent writes here is written as its service account, in the order and by the JSON Patches that the driver has to keep to.
+The agent writes here as its service account, in the order and by the JSON Patches that the driver has to keep to.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def container(gpus: int | str | None = None, *, resource: str = cluster_names.GP
 
 
 def pod(name: str = "try", gpus: int | str | None = None, *, metadata: Object | None = None, **spec: Any) -> Object:
-    """That Pod Security lets pass."""
+    """Returns a pod that Pod Security lets pass."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -157,7 +157,7 @@ class World:
     # --- what is seen
 
     def node_of(self, namespace: str, name: str) -> str:
-        """Where the pod is bound to; "" nowhere."""
+        """Returns the node that the pod is bound to, or ""."""
         return str(self.admin.get(pods_path(namespace, name))["spec"].get("nodeName", ""))
 
     def pod_once(self, namespace: str, name: str, what: str, holds: Callable[[Object], bool]) -> Object:
@@ -182,7 +182,7 @@ def scheduling_reason(found: Object) -> str:
 
 @contextmanager
 def new_world(cluster: Cluster) -> Iterator[World]:
-    """In a cluster where the isolation is installed: red and blue have a pod that runs on GPUs, red and loose have pods that wait."""
+    """Makes the world in a cluster with the isolation: red and blue have a pod that runs on GPUs, red and loose have pods that wait."""
     admin = Caller(cluster)
     people_of(cluster)
     token = partial(_token_of, admin)
@@ -251,7 +251,7 @@ def make_targets(world: World, namespace: str) -> None:
 
 
 def people_of(cluster: Cluster) -> None:
-    """Service accounts in a namespace of their own."""
+    """Makes service accounts in a namespace of their own."""
     spaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in ("people", "loose")]
     accounts = [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": who, "namespace": "people"}} for who in (*PEOPLE, "root")

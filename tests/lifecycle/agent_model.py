@@ -46,7 +46,7 @@ class ModelAgent:
             del self.known[id_]
 
     def go_on(self, number: int, now: datetime) -> None:
-        """One step of one assignment."""
+        """Does one step of one assignment."""
         if self.known:
             self._step(list(self.known.values())[number % len(self.known)], now)
 
@@ -83,7 +83,7 @@ class ModelAgent:
             known.phase = to
 
     def _open(self, assignment: Assignment, now: datetime) -> None:
-        """When all nodes of the box are ready; one that enters an open box has its time."""
+        """Opens the box when all its nodes are ready. A node that enters an open box takes over its time."""
         gang = [
             known
             for known in self.known.values()

@@ -329,7 +329,7 @@ class Life(RuleBasedStateMachine):
 
     @act(which=numbers, how=st.sampled_from([SICK, AWAY]))
     def a_node_of_a_running_box_gets_sick_or_well(self, which: int, how: str) -> None:
-        """A GPU of it, or all of it for a while."""
+        """One GPU of it gets sick, or the whole node for a while."""
         busy = Reservation.objects.filter(state=ReservationState.HELD, gpr__state=S.ACTIVE, cluster=self.clusters[0]).order_by("pk")
         names = list(busy.values_list("node__name", flat=True)) or [f"big-n{which % 3}"]
         name = names[which % len(names)]
@@ -432,7 +432,7 @@ class Life(RuleBasedStateMachine):
             assert differences(self.other.load(now=self.now, with_memory=True), fresh) == []
 
     def _check_reserved_once(self) -> None:
-        """I1, I2, I3."""
+        """Checks I1, I2 and I3."""
         live = (
             ReservedGpu.objects.exclude(state=ReservationState.RELEASED)
             .order_by("starts_at")

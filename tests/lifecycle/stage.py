@@ -62,7 +62,7 @@ class Stage:
             self.agent.sync(*(seen(row, phase, **{**given, **changes}) for row in self.held(gpr)), at=self.now)
 
     def active(self, *, entry_s: float = 5.0, **asked: Any) -> Gpr:
-        """Submitted, started, and opened after `entry_s`."""
+        """Submits a GPR, starts it, and opens its box after `entry_s`."""
         gpr = self.submit(**asked)
         self.tick()
         self.after(entry_s)

@@ -46,7 +46,7 @@ SOMETIMES = {
 
 @pytest.fixture(autouse=True)
 def _same_lives_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else some of what is drawn are numbers that stand in whatever code is loaded, and each process would live other lives."""
+    """Otherwise some of what is drawn are numbers that stand in whatever code is loaded, and each process would live other lives."""
     monkeypatch.setattr(HypothesisProvider, "_maybe_draw_constant", lambda *_arguments, **_named: None)
 
 

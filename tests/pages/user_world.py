@@ -27,7 +27,7 @@ OFFERS = "/workspaces/vision/offers/"
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """`slice` and `foreign` share the cluster of two nodes and nothing else."""
+    """Its `slice` and `foreign` share the cluster of two nodes and nothing else."""
 
     people: People
     cluster: Cluster

@@ -46,7 +46,7 @@ def request(
     evictable: bool = True,
     place: Place | None = None,
 ) -> Request:
-    """Alone in its slice; ranked by its name's digits unless told."""
+    """Makes a request that is alone in its slice. The digits of its name rank it unless told otherwise."""
     digits = "".join(filter(str.isdigit, id))
     if rank is None:
         rank = int(digits) if digits else 0
@@ -87,12 +87,12 @@ def placements(made: Plan) -> dict[str, Placement]:
 
 
 def starts(made: Plan) -> dict[str, int | None]:
-    """When each is expected to start."""
+    """Returns when each is expected to start."""
     return {id_: placement.start_s for id_, placement in placements(made).items()}
 
 
 def slots(made: Plan) -> dict[str, int | None]:
-    """When each starts at the latest."""
+    """Returns when each starts at the latest."""
     return {id_: placement.slot.start_s if placement.slot else None for id_, placement in placements(made).items()}
 
 

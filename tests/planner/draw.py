@@ -1,4 +1,4 @@
-"""Small random snapshots."""
+"""These strategies draw small random snapshots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POLICIES = (CONSERVATIVE, *GUARDED)
 
 @st.composite
 def pools(draw: st.DrawFn) -> tuple[Pool, ...]:
-    """One or two, four nodes in all."""
+    """Draws one or two pools with four nodes in all."""
     sizes = draw(st.sampled_from([(1,), (2,), (3,), (4,), (1, 2), (2, 2)]))
     return tuple(_pool(draw, "pq"[i], count) for i, count in enumerate(sizes))
 

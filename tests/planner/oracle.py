@@ -1,4 +1,4 @@
-"""The planner's promises, checked second by second: slow, obvious, and without a line of the planner's own code."""
+"""The oracle checks the planner's promises second by second. It is slow and obvious, and uses no line of the planner's own code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from planner.snapshot import Pool, Request, Running, Slot, Snapshot, Within
 
 @dataclass(frozen=True)
 class Taken:
-    """Seconds of a box. `gpus` 0: all of each node."""
+    """It has the seconds of a box. `gpus` 0 means all of each node."""
 
     id: str
     slice: str

@@ -124,7 +124,10 @@ def _unlawful(snapshot: Snapshot, made: Plan) -> Iterator[str]:
 
 
 def _above_ceilings(snapshot: Snapshot, made: Plan) -> Iterator[str]:
-    """Second by second: where one of the queue stands beside more than his project may hold. Who runs may be above a later ceiling."""
+    """Checks second by second and names requests that stand beside more than their project may hold.
+
+    Running boxes may be above a later ceiling.
+    """
     sizes = {node.id: node.gpu_count for pool in snapshot.pools for node in pool.nodes}
     requests = {request.id: request for request in snapshot.queue}
     stays = [(box, _gpus(box, sizes), range(snapshot.now_s, box.end_s)) for box in snapshot.running]

@@ -165,7 +165,7 @@ class World:
         self.queue = tuple(new if request is old else request for request in self.queue)
 
     def _close(self) -> None:
-        """A node closes for a while; what runs there goes on. Or it opens again before its time."""
+        """A node closes for a while, or opens again before its time; what runs there goes on."""
         if not any(pool.nodes for pool in self.pools):
             return
         pool = self.dice.choice([pool for pool in self.pools if pool.nodes])
@@ -176,7 +176,7 @@ class World:
         self.pools = tuple(replace(p, nodes=nodes) if p is pool else p for p in self.pools)
 
     def _lose(self) -> None:
-        """A node is gone, or comes back. What runs there goes on."""
+        """A node is gone, or comes back; what runs there goes on."""
         if self.lost:
             pool_id, node = self.lost.pop()
             self.pools = tuple(replace(p, nodes=(*p.nodes, node)) if p.id == pool_id else p for p in self.pools)
@@ -188,7 +188,7 @@ class World:
         self.pools = tuple(replace(p, nodes=nodes) if p is pool else p for p in self.pools)
 
     def _reseat(self) -> None:
-        """A node is reported in another rack or NVLink domain. What runs there goes on."""
+        """A node is reported in another rack or NVLink domain; what runs there goes on."""
         pool = self.dice.choice(self.pools)
         if not pool.nodes:
             return

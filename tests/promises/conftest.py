@@ -12,7 +12,7 @@ from tests.migrated import copy_to_file, postgres_database
 
 @pytest.fixture
 def own_database(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment of a process with a database of its own, migrated and empty, dropped afterwards."""
+    """Yields the environment of a process with its own migrated, empty database and drops the database afterwards."""
     if connection.vendor == "sqlite":
         path = tmp_path / "own.sqlite3"
         copy_to_file(path)

@@ -132,7 +132,7 @@ def stands_on(run: Run, failure: Failure) -> bool:
 
 
 def most_used(runs: Sequence[Run]) -> int:
-    """GPUs on any node at any moment."""
+    """Returns the most GPUs that any node has in use at any moment."""
     most = 0
     for run in runs:
         for node in run.nodes:

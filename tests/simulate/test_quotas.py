@@ -25,7 +25,7 @@ HOUR_S = 3600
 
 
 def lists(tmp: Path, jobs: Sequence[str], quotas: Sequence[str]) -> tuple[tuple[Pool, ...], tuple[TraceJob, ...], tuple[Quota, ...]]:
-    """Three nodes of four GPUs."""
+    """There are three nodes of four GPUs."""
     pools = read_nodes(write_nodes(tmp / "nodes.csv"))
     read = read_quotas(write(tmp / "quotas.csv", QUOTA_HEADER, quotas), pools)
     rows = write(tmp / "jobs.csv", f"{JOB_HEADER},slice,may_evict", jobs)

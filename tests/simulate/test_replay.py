@@ -57,7 +57,7 @@ class Stored:
         self.memory = ended(self.memory, request_id, now_s=now_s, ran_s=now_s - start_s, booked_s=box.end_s - start_s)
 
     def close(self, failure: Failure) -> None:
-        """Planned anew at the tick."""
+        """The tick plans anew after it."""
         self.has_freed = True
         window = Window(failure.at_s, failure.until_s)
         self.pools = tuple(

@@ -37,7 +37,7 @@ WRITE_FAULTS = [
 
 @dataclass(slots=True)
 class Wire:
-    """The network between one agent and the hub."""
+    """It stands for the network between one agent and the hub."""
 
     to_hub_cut_until: float = 0.0
     from_hub_cut_until: float = 0.0

@@ -60,7 +60,7 @@ class SimHub:
         self._beat(self._life)
 
     def receive(self, call: Call, respond: Respond, hang_up: Callable[[], None]) -> None:
-        """One HTTP request. Exactly one of the two is called, now or later; or none, if the process dies."""
+        """Serves one HTTP request. It calls exactly one of the two, now or later, or none if the process dies."""
         if not self.is_up:
             hang_up()
             return

@@ -71,7 +71,7 @@ class Judge:
             raise Violation("a GPU is in two held reservations")
 
     def _check_generations(self) -> None:
-        """I16."""
+        """Checks I16."""
         for raw_id, generation in rows("SELECT id, generation FROM inventory_cluster"):
             cluster_id = uuid_of(raw_id)
             if generation < self._generations.get(cluster_id, 0):

@@ -37,7 +37,7 @@ TOLD = Event.objects.filter(kind__in=["budget.warned", "budget.spent"])
 
 
 class Place:
-    """A workspace on two nodes of 8 GPUs."""
+    """It has a workspace on two nodes of 8 GPUs."""
 
     def __init__(self) -> None:
         self.people = factories.make_people()

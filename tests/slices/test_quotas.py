@@ -42,7 +42,7 @@ def give(owner: Project | Slice, guaranteed: int = 0, most: int | None = None, *
 
 
 def refused(field: str, work: Callable[[], object]) -> str:
-    """The one sentence about the one field."""
+    """Returns the only sentence about the only field."""
     with pytest.raises(InvalidInput) as refusal:
         work()
     ((name, (text,)),) = refusal.value.extra["errors"].items()

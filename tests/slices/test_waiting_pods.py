@@ -1,4 +1,4 @@
-"""The hub stores the waiting pods that agents report in workspaces' namespaces."""
+"""The hub stores the waiting pods that agents report from workspaces' namespaces."""
 
 from __future__ import annotations
 

@@ -341,7 +341,7 @@ def test_a_box_of_part_of_a_node_leaves_the_other_gpus_alone() -> None:
 def test_a_gpu_that_was_given_on_by_hand_stays_with_whom_it_was_given_to_and_the_rest_is_let_go(
     *, is_leaving: bool, is_wiped: bool
 ) -> None:
-    """An admin took one GPU's record off the node, or all of them, while the box ran, or left; the hub gave one GPU on."""
+    """While the box ran or left, an admin took the record of one GPU or of all off the node, and the hub gave one GPU on."""
     stage = Stage(small_fleet(pods=TenantPods(stop_s=5.0)))
     red = stage.assignment(epoch=1)
     active(stage, red)

@@ -79,7 +79,7 @@ def test_of_what_was_dropped_nothing_is_told_but_what_the_hub_may_know_by_its_nu
 
 
 def test_what_is_written_down_of_the_events_fits_into_one_object_whatever_is_in_them() -> None:
-    """The newest whole: the oldest are there without their words. As many beside it as four thousand boxes need."""
+    """The newest events keep their words, the oldest lose them. The object also has room for what four thousand boxes need."""
     shelf, rng = Shelf(), random.Random(1)  # words that nothing can compress
     memory = StateStore(shelf, note=lambda *_: None)  # type: ignore[arg-type]
     memory.state.events = [

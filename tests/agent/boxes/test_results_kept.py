@@ -11,7 +11,7 @@ from worker_agent.cluster.base import StateDoc
 
 
 class Shelf:
-    """Where one document lies."""
+    """It keeps one document."""
 
     def __init__(self) -> None:
         self.doc: StateDoc | None = None

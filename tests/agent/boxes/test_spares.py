@@ -16,7 +16,7 @@ HUNG_S = 4.0
 
 
 def open_box(stage: Stage, **changes: object) -> Assignment:
-    """One node, open."""
+    """It has one node, which is open."""
     member = stage.assignment(0, duration_s=DURATION_S, **changes)
     stage.tell(member)
     stage.run(5, until=lambda: stage.phase("a0") is Phase.ACTIVE)

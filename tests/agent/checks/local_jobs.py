@@ -48,7 +48,7 @@ exit {code}
 
 
 class LocalJobs:
-    """It replaces an API server and its nodes. `folder` has the tools."""
+    """It replaces an API server and its nodes. Its `folder` has the tools."""
 
     def __init__(self, folder: Path) -> None:
         self.programs, self.folder = folder / "bin", folder

@@ -27,7 +27,7 @@ def conditions(*told: tuple[str, str, str]) -> Object:
 
 
 def checked(change: Object, *, pods: list[Object] | None = None) -> StepProgress:
-    """`change`: of a node in good order, merged into its parts."""
+    """Merges `change` into the parts of a node in good order and runs the check on it."""
     api, driver = made({"n1": {"GPU-0": None}}, guard={}, pods=pods or [])
     node = api.objects[cluster_names.node_path("n1")]
     for part, fields in change.items():

@@ -49,7 +49,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalJobs:
 
 
 def smi_rows(**last: str) -> Rows:
-    """`last`: fields of the last GPU, with _ for dots."""
+    """`last` changes fields of the last GPU; an underscore stands for a dot."""
     rows = [
         dict.fromkeys(readings.GPU_FIELDS, "0")
         | {"uuid": gpu, "pci.bus_id": f"00000000:1{n}:00.0", "clocks_event_reasons.active": "0x0000000000000001"}
@@ -147,7 +147,7 @@ def test_where_none_are_set_a_pod_of_a_check_names_neither_runtime_class_nor_sec
 
 
 def test_what_nvidia_smi_calls_the_gpus_is_written_down_with_their_node(node: LocalJobs) -> None:
-    """So that whoever looks at a node knows which GPUs are in it, also after the agent was restarted."""
+    """People who look at a node see which GPUs are in it, also after the agent was restarted."""
     path = node_path("node-0")
     node.nodes[path] = {"metadata": {"name": "node-0", "uid": "uid", "annotations": {}}}
 
@@ -403,7 +403,7 @@ def test_nccl_that_is_slow_or_breaks_off_fails(report: str, code: int, said: str
 
 
 def test_an_image_without_the_tools_of_nccl_fails_the_check_and_blames_no_node(node: LocalJobs) -> None:
-    """Else one image would set aside one node after the other."""
+    """Otherwise one image would set aside one node after the other."""
     result = checked(node, EntryStep.NCCL, policy=NCCL_POLICY)
 
     assert (result.status, result.blames_node) == (StepStatus.FAILED, False)
@@ -444,7 +444,7 @@ ANY_LATENCY = CheckPolicy(limits={"gang_latency": 60_000})  # however slow this 
 
 
 def gang_of(node: LocalJobs, count: int) -> list[StepProgress]:
-    """Each node's own part of one Job, which ran once."""
+    """Returns each node's own part of one Job, which ran once."""
     names = tuple(f"node-{number}" for number in range(count))
     agent = agent_of(node)
     found = [ended(agent, call(EntryStep.GANG_NETWORK, node=number, gang=names, policy=ANY_LATENCY)) for number in range(count)]

@@ -40,7 +40,7 @@ ROWS = {
 
 
 def smi(**fields: str) -> Output:
-    """One line of nvidia-smi for a good GPU, but for these fields."""
+    """Returns a line of nvidia-smi for a GPU that is good but for these fields."""
     good = dict.fromkeys(readings.GPU_FIELDS, "0") | {"uuid": GPU, "pci.bus_id": "00000000:1B:00.0", SMI["throttle_reasons"]: "0x1"}
     return Output(text=", ".join((good | fields).values()) + "\n")
 

@@ -166,7 +166,7 @@ def test_no_claim_goes_out_while_the_credential_is_renewed() -> None:
 
 
 def test_a_hub_that_takes_no_claims_does_not_hold_up_the_rest() -> None:
-    """An older one."""
+    """An older hub answers 404."""
     talk = Talk()
     talk.exchange.put([CLAIM])
 
@@ -213,7 +213,7 @@ def test_the_hubs_list_is_asked_for_by_its_digest_and_kept_until_it_changes() ->
 
 
 def test_when_the_list_was_asked_for_is_known() -> None:
-    """So that what is not in it, and was answered before, has ended."""
+    """A claim that was answered before and is missing in the list has ended."""
     talk = Talk()
     talk.list_claims(STATE)
     asked_mono = talk.exchange.collect(None).asked_mono

@@ -22,7 +22,7 @@ POLL, PUSH = Lane.POLL, Lane.PUSH
 
 
 class Talk(Stage):
-    """A stage whose agent talks through its dialog."""
+    """The agent of this stage talks through its dialog."""
 
     def __init__(self, token: str = "join-1") -> None:
         self.token = token

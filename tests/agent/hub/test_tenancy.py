@@ -44,7 +44,7 @@ def reply(stage: Stage, workspaces: tuple[Workspace, ...] | None) -> SyncReply:
 
 
 def tell(stage: Stage, *workspaces: Workspace, is_known: bool = False) -> SyncRequest:
-    """One sync, answered with this list. What the agent said in it."""
+    """Answers one sync with this list and returns what the agent said in it."""
     sent = stage.core.sync_request(0.0)
     stage.core.on_reply(sent, reply(stage, None if is_known else workspaces))
     return sent.request

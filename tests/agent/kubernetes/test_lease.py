@@ -52,7 +52,7 @@ class Time:
 
 
 class Waits:
-    """A threading.Event by that clock. `then`: what happens meanwhile; it is over when it says so."""
+    """It stands for a threading.Event and uses that clock. A wait calls `then` and is over when that returns True."""
 
     def __init__(self, time: Time, then: Callable[[], bool]) -> None:
         self._time, self._then = time, then

@@ -1,4 +1,4 @@
-"""The local copy of a cluster's objects against a slow, obvious oracle: the whole history of the objects."""
+"""Compares the local copy of a cluster's objects with a slow, obvious oracle: the whole history of the objects."""
 
 from __future__ import annotations
 

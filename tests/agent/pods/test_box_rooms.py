@@ -33,7 +33,7 @@ def opened(box: Assignment, *, pods: tuple[Object, ...] = ()) -> tuple[FakeApi, 
 
 
 def seen_again(api: FakeApi, driver: KubernetesCluster, **changes: Any) -> None:
-    """The node with another number of GPUs, or other labels."""
+    """Shows the node with another number of GPUs, or with other labels."""
     body = api.objects[cluster_names.node_path("n1")]
     offered = {**body["status"]["allocatable"], "rdma/hca": "4", **changes.get("offers", {})}
     body["status"] = {**body["status"], "capacity": offered, "allocatable": offered}

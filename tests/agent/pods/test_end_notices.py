@@ -35,7 +35,7 @@ class Box:
     """One that is open, with pods that run in it."""
 
     def __init__(self, *pods: str, again: Sequence[str] = (), others: Sequence[str] = ()) -> None:
-        """`again`: pods of the next run. `others`: of another GPR."""
+        """`again` names pods of the next run, `others` those of another GPR."""
         there = [running_pod(name, box) for box, names_ in ((BOX, pods), (AGAIN, again), (OTHER, others)) for name in names_]
         records = {**new_records(BOX, GpuPhase.OPEN), **new_records(OTHER, GpuPhase.OPEN)}
         self.api, self.driver = made({"n1": records}, guard={"n1": "@1,red"}, pods=there)

@@ -46,7 +46,7 @@ def test_what_is_kept_of_a_pod_is_cut_at_a_length() -> None:
 
 
 def test_a_pod_whose_annotations_are_all_others_still_has_a_map_to_write_into() -> None:
-    """Else the first word of the agent would replace what people wrote."""
+    """Otherwise the first word of the agent would replace what people wrote."""
     has_some, has_none = marked({}, {"a/b": "c"}), marked({}, None)
 
     assert [op["op"] for op in annotate_ops(has_some.metadata, cluster_names.ENDS_AT, "t")] == ["add"]

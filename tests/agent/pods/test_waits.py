@@ -24,7 +24,7 @@ RED = Workspace(id="red", name="red", bindings=())
 
 
 def say(stage: Stage, **changes: object) -> tuple[PodsWaiting, ...] | None:
-    """One sync; what it told."""
+    """Runs one sync and returns what it told."""
     sent = stage.core.sync_request(0.0)
     stage.generation += 1
     stage.core.on_reply(sent, msgspec.structs.replace(stage.reply(), **changes))

@@ -1,4 +1,4 @@
-"""The estimate of the hub's clock."""
+"""The agent estimates the hub's clock."""
 
 from __future__ import annotations
 

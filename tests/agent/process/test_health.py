@@ -43,7 +43,7 @@ def hub() -> Iterator[TinyHub]:
 
 
 def ask(port: int, path: str) -> tuple[int, str]:
-    """0 while nobody listens."""
+    """Returns status 0 while nobody listens."""
     connection = HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", path)

@@ -25,7 +25,7 @@ SOON_S = 30.0
 
 @dataclass
 class Hub:
-    """Over TLS on this machine. `asked`: the paths of all calls."""
+    """It serves TLS on this machine. `asked` has the paths of all calls."""
 
     url: str
     ca: Path

@@ -29,7 +29,7 @@ NEEDED = ["--hub", "https://egs.example.org", "--join-token-file", "token", "--i
 def test_what_cannot_be_for_the_pods_of_checks_is_refused_at_the_start(
     is_by_environment: bool, option: str, value: str, says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else every check of every node would fail of it."""
+    """Otherwise every check of every node would fail of it."""
     if is_by_environment:
         monkeypatch.setenv("EGS_" + option.removeprefix("--").upper().replace("-", "_"), value)
 

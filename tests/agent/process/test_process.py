@@ -1,4 +1,4 @@
-"""The process round the core: threads, signals, exit codes, against a small hub of its own over real HTTP."""
+"""The agent's process keeps its threads, signals and exit codes right; it talks to a small hub of the tests over real HTTP."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def request(
     namespace: str = "red",
     accepted: bool = True,
 ) -> Custom:
-    """`ended_s`: so long ago. None means that it goes on."""
+    """It ended `ended_s` ago. None means that it goes on."""
     at = stamp(NOW - timedelta(seconds=ended_s or 0.0))
     conditions = [
         {"type": "Accepted", "status": str(accepted), "lastTransitionTime": at},
@@ -162,7 +162,7 @@ def test_one_that_was_refused_and_is_not_wanted_any_more_goes_too(cluster: Clust
 
 @pytest.mark.parametrize("fault", [Forbidden("403"), Unavailable("503")])
 def test_an_api_server_that_does_not_do_it_is_left_in_peace_and_it_is_noted_once(cluster: Cluster, fault: ClusterError) -> None:
-    """An older role lacks the right."""
+    """The role of an older agent lacks the right."""
     cluster.fault = fault
     for _ in range(5):
         cluster.look(request("a"), request("b"))

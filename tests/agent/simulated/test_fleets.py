@@ -1,4 +1,4 @@
-"""The simulated cluster as a product: fleets, its files, its rules."""
+"""The simulated cluster reads fleets from files and keeps their rules."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ AT_S = 1_800_000_000.0
 
 
 def node(*, gpus: int = 2, hardware: tuple[str, ...] = (), held: dict[int, str] | None = None) -> NodeState:
-    """`held`: the GPR of each held GPU by its index."""
+    """`held` has the GPR of each held GPU by its index."""
     views = tuple(
         GpuView(uuid=f"uid-{n}", index=n, model="H100", memory_gib=80, hardware_uuid=hardware[n] if hardware else "") for n in range(gpus)
     )

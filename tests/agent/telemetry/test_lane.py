@@ -1,4 +1,4 @@
-"""The lane of telemetry: bounded, lossy, and never in the way of sync and events."""
+"""The lane of telemetry is bounded, may lose readings, and never delays sync and events."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ KEPT = {"egs.io/keep": "true"}
 
 
 class FakeLists:
-    """Two objects a page. `faults`: by verb, path, or name, what a call raises."""
+    """It lists two objects a page. `faults` says what a call raises, by verb, path or name."""
 
     def __init__(self, policies: list[AddedObject] | None = None, bindings: list[AddedObject] | None = None) -> None:
         self.things = {POLICIES: policies or [], BINDINGS: bindings or []}
@@ -252,7 +252,7 @@ def test_policies_that_cannot_be_taken_away_keep_no_others_of_their_namespace(mo
 
 
 def test_a_look_that_left_some_says_so_until_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the next one comes soon."""
+    """The next look then comes soon."""
     monkeypatch.setattr(audit, "REMOVED_MAX", 2)
     lists = FakeLists(policies=[added(f"sneak-{n}", spec=OPEN) for n in range(3)])
     over = NamespaceAudit(cast(Api, lists), note=lambda *_: None)

@@ -18,7 +18,6 @@ COUNTED = {"count/gpuprovisioningrequests.egs.io": "1000", "count/gpujobs.egs.io
 
 
 def made(api: TenancyApi, *, ago_s: float) -> None:
-    """The kinds."""
     made_at = datetime.now(UTC) - timedelta(seconds=ago_s)
     api.kind = {"metadata": {"creationTimestamp": made_at.isoformat()}}
 

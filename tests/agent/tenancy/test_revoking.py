@@ -31,7 +31,7 @@ ACCOUNTS = "/api/v1/namespaces/egs-accounts"
 
 
 class TenancyApi:
-    """It answers by path. What has finalizers stays when it is deleted; `lists` has what was listed."""
+    """It answers by path. An object with finalizers stays when it is deleted. `lists` has what was listed."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Object] = {}

@@ -124,7 +124,7 @@ def test_no_answer_to_a_member_s_question_or_deed_does(owner: Caller, own: Gpr, 
 
 
 def test_it_can_all_be_found_by_an_administrator(admin: Caller, own: Gpr, canaries: set[str]) -> None:
-    """Else the tests above would prove nothing."""
+    """Otherwise the tests above would prove nothing."""
     told = "".join(
         admin.get(path.format(gpr=own.pk), **({"page_size": 500} if path.endswith("s/") else {})).content.decode() for path in READS
     )
@@ -134,7 +134,7 @@ def test_it_can_all_be_found_by_an_administrator(admin: Caller, own: Gpr, canari
 
 
 def foreign_paths(world: World) -> Iterator[tuple[str, str, str, Any]]:
-    """(method, path of something foreign, the same path of nothing, body)"""
+    """Returns rows of method, path of something foreign, the same path of nothing, and body."""
     gpr, nothing = Gpr.objects.get(name="canary-waiting").pk, uuid4()
     for method, tail, body in [
         ("GET", "", None),

@@ -1,4 +1,7 @@
-"""The matrix has one expected code for every address of the resolver, every method and every persona. What is not listed fails."""
+"""The matrix has one expected code for every address of the resolver, every method and every persona.
+
+An address that is not listed fails.
+"""
 
 from __future__ import annotations
 
@@ -411,7 +414,7 @@ EXCEPTIONS: dict[tuple[str, str, str], int] = {
 
 
 def expected(persona: str, method: str, template: str) -> int:
-    """An auditor reads as an administrator and changes as a viewer. Who runs the project does what the owners of
+    """An auditor reads as an administrator and changes as a viewer. The project's administrator does what the owners of
     its workspaces do. `bound`: the owner with a token for another workspace of his is a stranger here, and not told what is his alone.
     """
     codes = TABLE[method, template].codes

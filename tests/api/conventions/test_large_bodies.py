@@ -19,7 +19,7 @@ PIECE = b"x" * 65_536
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How much of each body reached a file."""
+    """Counts how much of each body reached a file."""
     sizes: list[int] = []
     spooled = tempfile.SpooledTemporaryFile
 

@@ -97,7 +97,7 @@ def events(world: World, count: int) -> None:
 
 
 def evictions(world: World, count: int) -> None:
-    """Each of two, one of them a stranger's."""
+    """Each eviction names two GPRs; one of them is a stranger's."""
     now = db_now()
     mine, other = (Gpr.objects.create(**_gpr(world, "victim", slice_)) for slice_ in (world.slice, world.foreign_slice))
     made = Eviction.objects.bulk_create(Eviction(gpr=mine, made_at=now, start_at=now, instead_at=now) for _ in range(count))

@@ -29,7 +29,7 @@ def box(world: World) -> Gpr:
 
 @pytest.fixture
 def held(box: Gpr) -> Gpu:
-    """A GPU of the box."""
+    """The box holds this GPU."""
     return gpus_of(factories.held(box)[0].node)[0]
 
 

@@ -184,7 +184,7 @@ def acts(answer: Answer) -> list[str]:
 
 
 def mistakes(answer: Answer) -> list[tuple[int, str, str]]:
-    """Line, field and code of each."""
+    """Returns line, field and code of each mistake."""
     body = answer.json()
     return [(fault["line"], fault["field"], fault["code"]) for fault in body["faults"]]
 

@@ -236,7 +236,7 @@ def test_an_export_is_narrowed_and_holds_no_more_than_its_reader_may_see(
 
 
 def test_who_may_not_change_an_object_neither_labels_nor_keeps_it(teammate: Caller, owner: Caller, admin: Caller, world: World) -> None:
-    """Else whoever prunes by that label would delete it for him."""
+    """Otherwise whoever prunes by that label would delete it for him."""
     member = document("Member", "teammate", "workspace: vision, role: viewer")
     labeled = member.replace("{name: teammate}", "{name: teammate, labels: {set: lab}}")
     project = document("Project", world.slice.project.name).replace("}", ", labels: {set: lab}}")

@@ -1,4 +1,7 @@
-"""What Kubernetes would refuse in the objects of a job is told before it is filed, with its line and field. No hub, no database."""
+"""EGS refuses objects of a job that Kubernetes would refuse before the job is filed, and names line and field.
+
+These tests need no hub and no database.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML as people, editors and attackers write it. No hub, no database."""
+"""YAML is read as people, editors and attackers write it. These tests need no hub and no database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/api/v1/channels/: one's own and those of workspaces that one owns. Secrets go in and never out."""
+"""/api/v1/channels/ shows a person his own channels and those of workspaces that he owns. It takes secrets and never shows them."""
 
 from __future__ import annotations
 

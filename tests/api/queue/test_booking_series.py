@@ -1,4 +1,4 @@
-"""`booking-series/`: the same booking again and again, each occurrence a GPR of its own."""
+"""`booking-series/` repeats a booking; each occurrence is a GPR of its own."""
 
 from __future__ import annotations
 

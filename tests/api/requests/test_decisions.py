@@ -1,4 +1,4 @@
-"""approve/, reject/, evict/, priority/: an administrator's, each recorded with who and why."""
+"""An administrator uses approve/, reject/, evict/ and priority/; an Event says who did it and why."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def namespace(world: World) -> Namespace:
 
 
 def made(caller: Caller) -> str:
-    """Asked for, and answered by the agent. Its address."""
+    """Asks for a kubeconfig, lets the agent answer, and returns its address."""
     response = caller.post(PATH, ASK)
     assert response.status_code == 201
     answer(Kubeconfig.objects.get(pk=response.json()["id"]), at=db_now())

@@ -19,7 +19,7 @@ FIRST = datetime.now(UTC).date().replace(day=1)
 
 @pytest.fixture
 def gprs(world: World) -> list[Gpr]:
-    """Two of the workspace, and the one of a stranger, on the first and the second of the month."""
+    """The workspace ran two GPRs and a stranger one, on the first and the second of the month."""
     people = world.people
     mine = [factories.gpr(world.slice, people.owner, name=name) for name in ("long", "short")]
     foreign = factories.gpr(world.foreign_slice, people.outsider, name="canary-gpr")

@@ -72,14 +72,14 @@ class Watch:
 
 
 def new_profile(browser: Browser, origin: str, *, scripts: bool = True) -> BrowserContext:
-    """A fresh browser profile: it has no cookies. `scripts=False` switches JavaScript off."""
+    """A fresh browser profile: it has no cookies. With `scripts=False` it runs no JavaScript."""
     profile = browser.new_context(base_url=origin, timezone_id="Europe/Berlin", java_script_enabled=scripts)
     profile.set_default_timeout(PATIENCE_MS)
     return profile
 
 
 def new_page(profile: BrowserContext, origin: str) -> tuple[Page, Watch]:
-    """A page, watched."""
+    """Opens a page and watches it for errors."""
     page, watch = profile.new_page(), Watch(origin)
     watch.attach(page)
     return page, watch
@@ -89,7 +89,7 @@ def new_page(profile: BrowserContext, origin: str) -> tuple[Page, Watch]:
 def visitor(
     browser: Browser, origin: str, *, size: ViewportSize = DESK, theme: Theme = "light", scripts: bool = True
 ) -> Iterator[tuple[Page, Watch]]:
-    """A fresh page of a fresh person."""
+    """Opens a fresh page of a fresh person."""
     profile = new_profile(browser, origin, scripts=scripts)
     try:
         page, watch = new_page(profile, origin)

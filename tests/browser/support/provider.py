@@ -1,4 +1,4 @@
-"""People of the demo's identity provider, each in a browser of their own."""
+"""People of the demo's identity provider sign in, each in a browser of their own."""
 
 from __future__ import annotations
 

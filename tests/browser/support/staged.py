@@ -36,7 +36,7 @@ SHELL = Shell(
 
 
 class Stage:
-    """`answers`: status, body and headers by path. `asked`: method and path of what was asked for, without static files."""
+    """`answers` has status, body and headers by path. `asked` has method and path of each request but those for static files."""
 
     def __init__(self, page: Page, watch: Watch) -> None:
         self.page, self.watch = page, watch
@@ -85,7 +85,7 @@ class Stage:
         return self.asked.count(request)
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
-        """While this looks, the browser goes on."""
+        """The browser goes on while this looks."""
         until = time.monotonic() + PATIENCE_S
         while not holds():
             assert time.monotonic() < until, self.asked

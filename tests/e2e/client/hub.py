@@ -19,7 +19,7 @@ EGS = [sys.executable, "-m", "egs_client"]
 
 
 class Hub:
-    """The demo: two simulated clusters; `ada` owns workspace vision."""
+    """It runs the demo with two simulated clusters. `ada` owns the workspace vision."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,7 +50,7 @@ class Hub:
 
 @dataclass(slots=True)
 class Egs:
-    """Somebody's terminal: a home of his own, with no login in it yet."""
+    """It stands for a person's terminal, with a home of its own and no login yet."""
 
     home: Path
     env: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""`egs run` from the first line to the exit code, against a hub with simulated clusters."""
+"""`egs run` works from the first line to the exit code, against a hub with simulated clusters."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_ctrl_c_asks_what_to_do_with_the_request(hub: Hub, egs: Egs, answer: s
 
 @pytest.mark.soak
 def test_a_command_and_a_hub_that_are_killed_lose_and_double_no_job(hub: Hub, egs: Egs) -> None:
-    """While it reads, asks, has its answer, or follows the output; the command that is given again is another one."""
+    """The command dies while it reads, asks, has its answer, or follows the output; then it is given again."""
     run = ("run", *BOX, "--name")
     for number, wait_s in enumerate((0.1, 0.3, 0.6, 1.0, 2.0)):
         filing = egs.start(*run, f"killed-{number}", "--", "torchrun", "train.py")

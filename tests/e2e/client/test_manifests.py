@@ -29,7 +29,7 @@ EXAMPLE = ROOT / "deploy" / "examples" / "gitops"
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A git repository with the example."""
+    """Makes a git repository with the example."""
     made = tmp_path / "platform"
     shutil.copytree(EXAMPLE, made)
     _git(made, "init", "--quiet")

@@ -1,4 +1,4 @@
-"""`egs notebook` at a terminal and in a pipe, against a hub with simulated clusters."""
+"""`egs notebook` works at a terminal and in a pipe, against a hub with simulated clusters."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from slices.models import Slice
 
 
 def told(user: User, text: str = "train is provisioned.", *, slice_id: UUID | None = None, at: datetime | None = None) -> Notice:
-    """One in the user's bell."""
+    """Puts a notice into the user's bell."""
     now = at or db_now()
     with transaction.atomic():
         event = event_record(kind="gpr.spare_entering", message=text, at=now, severity=Severity.WARNING, slice_id=slice_id)

@@ -35,7 +35,7 @@ def receiver() -> Iterator[HttpReceiver]:
 
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Where connections went; none is made."""
+    """Records where connections would go; it makes none."""
     made: list[str] = []
 
     def connect(self: Any, host: str, port: int, **_: Any) -> Any:

@@ -34,7 +34,10 @@ def _command(folder: Path, program: str) -> Sequence[str]:
 
 
 def processes(folder: Path, *call: str) -> str:
-    """What a function of deploy/processes prints, whose pid files and logs lie in `folder`. Raises CalledProcessError where it fails."""
+    """Runs a function of deploy/processes with its pid files and logs in `folder` and returns what it prints.
+
+    Raises CalledProcessError where it fails.
+    """
     done = subprocess.run(["bash", "-c", SCRIPT, "bash", str(folder), *call], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout
 

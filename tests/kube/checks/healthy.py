@@ -1,4 +1,4 @@
-"""The output of the checks' tools on a healthy H100 node, as the last words of their pods. None of it was seen on hardware."""
+"""These texts stand for what the checks' tools print on a healthy H100 node. Nobody has seen them on hardware."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from worker_agent.kube.checks.verdicts import NAME
 
 
 def gpu_lines(gpus: Sequence[str], *, ecc_uncorrected: int = 0, used_mib: int = 4) -> str:
-    """`ecc_uncorrected`, `used_mib`: of the last one."""
+    """`ecc_uncorrected` and `used_mib` are those of the last GPU."""
     last = len(gpus) - 1
     return "".join(
         _gpu_line(gpu, n, errors=ecc_uncorrected, used_mib=used_mib) if n == last else _gpu_line(gpu, n) for n, gpu in enumerate(gpus)

@@ -176,7 +176,7 @@ def test_each_gpu_has_its_own_results_and_the_sick_one_fails_the_check(bench: Be
 
 
 def test_an_xid_of_a_gpu_fails_the_entry_of_its_node(bench: Bench) -> None:
-    """That of a program does not."""
+    """An Xid of a program does not fail it."""
     line = "<4>[ {}] NVRM: Xid (PCI:0000:{}:00): {}, pid='<unknown>', name=<unknown>, what happened"
     log = "\n".join([line.format("100.5", "11", 79), line.format("101.5", "10", 31)])
     words = {"gpus": {"text": gpu_lines(GPUS)}, "rows": {"text": row_lines(GPUS)}}
@@ -515,7 +515,7 @@ def test_a_volume_of_the_workspace_that_is_still_on_the_node_holds_it_though_its
 
 @pytest.fixture
 def box(cluster: Cluster, bench: Bench) -> Iterator[tuple[str, ...]]:
-    """The nodes of a box of three, the one of the bench among them."""
+    """Returns the nodes of a box of three; the bench's node is one of them."""
     group = NodeGroup(name="h100", count=2, node_type="hgx-h100", gpu_model="H100", memory_gib=80, gpus=NODE_GPUS)
     more = nodes_of(SimulatedFleet(name=f"box-{bench.name[:8]}", groups=(group,), zone="zone-1"))
     names = [node["metadata"]["name"] for node in more]
@@ -600,7 +600,7 @@ def _words_without(pod: Object, sick: Object) -> str:
 
 
 def _hostnames(cluster: Cluster) -> set[str]:
-    """That the cluster's DNS has for the Service."""
+    """Returns the host names that the cluster's DNS has for the Service."""
     slices = cluster.list("endpointslices", namespace=NAMESPACE)
     own = [each for each in slices if each["metadata"]["labels"]["kubernetes.io/service-name"] == CHECK_SERVICE]
     return {endpoint["hostname"] for each in own for endpoint in each["endpoints"] or () if "hostname" in endpoint}

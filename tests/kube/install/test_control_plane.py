@@ -28,7 +28,7 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """Of what builds the programs, apart from ours, with an empty folder `path`."""
+    """Makes a checkout of its own with what builds the programs and with an empty folder `path`."""
     for name in ("deploy", "path"):
         (tmp_path / name).mkdir()
     for name in ("deploy/kube", "deploy/processes", "requirements", "tests"):

@@ -139,7 +139,7 @@ def test_the_guard_is_made_only_once_all_policies_hold(world: World, tmp_path: P
 
 @pytest.mark.soak  # what other versions of Kubernetes answer; the soak runs on these as well
 def test_the_policies_that_spare_people_work_are_applied_as_beta_where_only_that_is_served(world: World, tmp_path: Path) -> None:
-    """As Kubernetes 1.34 and 1.35 may. An API server that has them as v1 gets them as it knows them."""
+    """Kubernetes 1.34 and 1.35 may serve only v1beta1. An API server that has them as v1 gets them as v1."""
     version = world.cluster.mutating_version
     if not version:
         pytest.skip("this Kubernetes has no mutating policies")
@@ -161,7 +161,7 @@ get*"-f -"*) sed 's|/v1beta1$|/{version}|' | kubectl "$@" ;;""",
 
 @pytest.mark.soak  # what other versions of Kubernetes answer; the soak runs on these as well
 def test_mutating_policies_that_are_served_and_not_carried_out_are_told_with_what_to_turn_on(world: World, tmp_path: Path) -> None:
-    """As 1.34 and 1.35 with the API and without the feature gate."""
+    """Kubernetes 1.34 and 1.35 do so with the API turned on and the feature gate turned off."""
     if not world.cluster.mutating_version:
         pytest.skip("this Kubernetes has no mutating policies")
     idle = other_kubectl(

@@ -85,7 +85,7 @@ def test_what_was_changed_exchanged_or_deleted_is_told_until_it_was_installed_an
 
 
 def test_what_was_installed_as_beta_is_still_there_when_kubernetes_serves_it_as_v1_alone(installed: Installed, world: World) -> None:
-    """As of mutating policies 1.35 serves v1beta1, and 1.36 only v1: they are the same objects."""
+    """Kubernetes 1.35 serves mutating policies as v1beta1, and 1.36 only as v1: they are the same objects."""
     before = world.admin.get(PATH)["data"]["objects"]
     try:
         as_beta = before.replace("admissionregistration.k8s.io/v1 ", "admissionregistration.k8s.io/v1beta1 ")
@@ -142,7 +142,7 @@ def test_a_default_priority_that_preempts_is_told_with_what_to_do_for_pods_of_wo
 
 
 def _refusal(world: World) -> str:
-    """Of a pod that names no class; "" while the API server does not know the default."""
+    """Returns the refusal of a pod that names no class, or "" while the API server does not know the default."""
     return world.people["u"].call("POST", pods_path("red"), pod()).message
 
 

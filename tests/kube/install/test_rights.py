@@ -127,7 +127,7 @@ INGRESSES: Final = "/apis/networking.k8s.io/v1/namespaces/red/ingresses"
 
 
 def part_of(kind: str, *, owner: str = "lab", of: Object | None = None, **spec: Any) -> Object:
-    """A secret or an ingress of the notebook `lab`."""
+    """Returns a secret or an ingress of the notebook `lab`."""
     owners = [{"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": "5c4b3a29-1807-4e6d-8c5b-4a3928170f6e"}]
     metadata = {"name": "lab", "labels": {cluster_names.JOB: "try"}, "ownerReferences": owners}
     return {"metadata": metadata, **({"stringData": {"token": "x"}, **(of or {})} if kind == "Secret" else {"spec": spec})}
@@ -204,7 +204,7 @@ CALLS: Final[dict[str, Call]] = {
 
 
 def roles() -> list[Object]:
-    """The agent's ClusterRole, and its Role."""
+    """Returns the agent's ClusterRole and its Role."""
     found = yaml.safe_load_all((ROOT / "deploy/agent/system.yaml").read_text())
     return [each for each in found if each["kind"] in {"ClusterRole", "Role"} and each["metadata"]["name"] == "egs-agent"]
 
@@ -227,12 +227,12 @@ def test_each_right_has_a_call_that_it_is_for() -> None:
 @pytest.mark.rotates  # each day: the other rights, and the agents of all other tests, which have these alone
 @pytest.mark.parametrize("right", RIGHTS)
 def test_with_all_rights_the_agent_may(right: str, world: World) -> None:
-    """What is not there is not found: who has no right is told that before."""
+    """The API server checks rights before it looks for the object, so an answer 404 proves the right."""
     assert made(world.agent, world.admin, right).outcome in {DONE, "404"}
 
 
 def user_without(right: str) -> str:
-    """Somebody with all rights of the agent but one."""
+    """Names a user who has all rights of the agent but one."""
     return "test-" + right.replace(" ", "-").replace("/", "-")
 
 
@@ -568,7 +568,7 @@ def test_in_a_namespace_that_administrators_mark_for_it_the_agent_deletes_pods_o
 
 
 def test_a_thief_of_the_agents_token_gets_no_check_with_a_claim(world: World) -> None:
-    """Where there are claims; elsewhere the API server leaves it out."""
+    """An API server without claims leaves the field out."""
     job = check_job(resourceClaims=[{"name": "gpu", "resourceClaimName": "claim"}])
 
     assert world.agent.call("POST", JOBS, job).outcome == ("egs-agent-job" if world.cluster.has(CLAIMS) else DONE)

@@ -48,7 +48,7 @@ def all_of(cluster: Cluster, kind: Kind) -> list[Object]:
 
 
 def left_of_egs(cluster: Cluster) -> dict[str, list[str]]:
-    """By object, of every kind that the cluster has: a look that asks nothing of the script."""
+    """Looks at every object of every kind that the cluster has, and asks nothing of the script."""
     found = {}
     for kind in cluster.wire.kinds(anew=True):
         for item in () if kind.plural in HISTORY else all_of(cluster, kind):

@@ -165,7 +165,7 @@ def test_a_daemon_set_on_gpus_gets_no_pods_on_nodes_of_others_and_waits_at_the_g
 
 
 def test_nothing_new_begins_in_a_namespace_that_is_going(world: World) -> None:
-    """Whatever its labels say meanwhile, and whoever asks."""
+    """Neither its labels nor an administrator change that."""
     path = "/api/v1/namespaces/going"
     world.bind_namespace("going", RED)
     world.admin.make(f"{path}/configmaps", {"metadata": {"name": "stays", "finalizers": ["example.com/stays"]}})
@@ -219,7 +219,7 @@ def test_gpus_that_a_namespace_gives_by_default_are_seen(world: World) -> None:
 
 
 def test_pods_of_an_exempt_namespace_are_left_alone(world: World) -> None:
-    """GPU operators reach every node with their DaemonSets. Only an administrator exempts."""
+    """GPU operators reach every node with their DaemonSets. Only an administrator exempts a namespace."""
     space = {"metadata": {"name": "operators", "labels": {cluster_names.EXEMPT: "true"}}}
     world.admin.make("/api/v1/namespaces", space)
     wait_for("its account", lambda: world.cluster.get("serviceaccount", "default", namespace="operators"), within_s=SOON_S)
@@ -286,7 +286,7 @@ def test_the_name_on_a_request_stays_where_nothing_puts_it_back_and_people_may_w
     "taints", [[], [{"key": "other.io/key", "effect": "NoExecute"}]], ids=["without taints", "with a taint of its own"]
 )
 def test_a_node_that_joins_as_managed_is_tainted_at_once(taints: list[Object], world: World) -> None:
-    """So nothing gets on to it before the agent has seen it."""
+    """Nothing gets onto it before the agent has seen it."""
     free = {"key": cluster_names.TAINT, "value": cluster_names.FREE, "effect": cluster_names.TAINT_EFFECT}
     joins = {"kind": "Node", "metadata": {"name": "joins", "labels": {cluster_names.MANAGED: "true"}}, "spec": {"taints": taints}}
 
@@ -302,7 +302,7 @@ def test_a_node_that_nobody_manages_is_not_tainted(world: World) -> None:
 
 
 def test_administrators_exempt_namespaces_and_delete_by_force(world: World) -> None:
-    """By their rights, not by a name or a group: they may write the guard. `root` has the ClusterRole cluster-admin, no more."""
+    """Their rights count, not a name or a group: they may write the guard. `root` has only the ClusterRole cluster-admin."""
     exempt = {"metadata": {"name": "spared", "labels": {cluster_names.EXEMPT: "true"}}}
     forced = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "dryRun": ["All"]}
 
@@ -312,7 +312,7 @@ def test_administrators_exempt_namespaces_and_delete_by_force(world: World) -> N
 
 @pytest.mark.parametrize("whom", ["true", RED], ids=["all workspaces", "one workspace"])
 def test_administrators_let_a_namespace_of_theirs_enter_workspaces(whom: str, world: World) -> None:
-    """As that of an ingress controller, or of monitoring."""
+    """An ingress controller or monitoring lives in such a namespace."""
     entering = {"metadata": {"labels": {cluster_names.MAY_ENTER: whom}}}
 
     assert world.root.call("PATCH", "/api/v1/namespaces/loose", entering, kind=MERGE).outcome == DONE

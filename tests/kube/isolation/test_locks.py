@@ -58,7 +58,7 @@ def no_gate(world: World) -> Iterator[None]:
 
 @contextmanager
 def no_taint(world: World) -> Iterator[None]:
-    """Nor does anybody mind tolerations of it."""
+    """The taint is off, and no policy refuses tolerations of it."""
     index = [taint["key"] for taint in world.admin.get(NODE_PATH)["spec"]["taints"]].index(cluster_names.TAINT)
     world.agent.patch(NODE_PATH, [{"op": "remove", "path": f"/spec/taints/{index}"}])
     try:

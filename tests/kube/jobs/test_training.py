@@ -57,7 +57,7 @@ def pods_of(runner: Runner) -> dict[str, Object]:
 
 
 def env_of(pod: Object) -> dict[str, str]:
-    """With the labels that its variables name."""
+    """Returns the variables with their values; one that comes from a label has the pod's."""
     env = {each["name"]: each for each in pod["spec"]["containers"][0]["env"]}
     labels = {f"metadata.labels['{key}']": value for key, value in pod["metadata"]["labels"].items()}
     fields = {name: each.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "") for name, each in env.items()}

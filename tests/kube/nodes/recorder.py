@@ -55,7 +55,7 @@ class Watch:
             self._thread.join(timeout=1.0)
 
     def events(self) -> list[tuple[int, str, Object]]:
-        """(version, type, object). Only whole lines count: kubectl may be in the middle of one, or was ended there."""
+        """Returns version, type and object of each event. Only whole lines count: kubectl may write one now, or was ended in the middle."""
         lines = [line for file in self._files for line in file.read_text().split("\n")[:-1]]
         told = (json.loads(line) for line in lines)
         return [(_version(event["object"]), str(event["type"]), event["object"]) for event in told]
@@ -74,7 +74,7 @@ class Recording:
         self._watches = watches
 
     def events(self) -> list[tuple[int, str, Object]]:
-        """(version, type, object), oldest first."""
+        """Returns version, type and object of each event, the oldest first."""
         return sorted((event for watch in self._watches for event in watch.events()), key=lambda each: each[0])
 
 
@@ -94,7 +94,10 @@ def recording(cluster: Cluster, folder: Path) -> Iterator[Recording]:
 
 @dataclass(slots=True)
 class Replay:
-    """Of nodes with `key` in their name. `overlaps`: versions at which one was marked for a slice while a pod of another was on it."""
+    """It replays what happened to nodes with `key` in their name.
+
+    `overlaps` has the versions at which a node was marked for one slice and had a pod of another.
+    """
 
     key: str
     owners: dict[str, frozenset[str]] = field(default_factory=dict)  # by node

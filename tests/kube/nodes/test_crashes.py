@@ -82,7 +82,7 @@ class Life:
         return self.site.agent_api
 
     def start_anew(self) -> None:
-        """What the last one had in memory is gone. The hub tells it once what it wants."""
+        """The new agent knows nothing of the last one's memory. The hub tells it once what it wants."""
         self.heard: Assignment | None = None
         name, is_after = self.deaths[0] if self.deaths else ("", False)
         self.site.restart(api_of=partial(MortalApi, box=str(self.box.id), dies_at=name, is_after=is_after))

@@ -1,4 +1,4 @@
-"""At no version of the cluster's history is a pod of one slice on a node that is another's: whatever refills, ends, sleeps or dies."""
+"""No version of the cluster's history has a pod of one slice on a node of another, whatever refills, ends, sleeps or dies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def refilling(site: Site) -> tuple[str, str]:
 
 
 def turn(site: Site, slice_: str, rng: random.Random, *, dies: bool) -> None:
-    """One box on both nodes from claim to release; it is ended in the middle of lifting, or has by then. `dies`: the agent, twice."""
+    """A box on both nodes lives from claim to release; its end comes in the middle of lifting or before.
+
+    With `dies` the agent dies twice.
+    """
     duration_s = rng.uniform(1.0, 6.0) if site.trouble == CLOCK_IS_SET else 600.0
     box = site.box(slice_, nodes=(0, 1), drain=Drain(grace_s=2.0, force_after_s=4.0), duration_s=duration_s)
     site.tell(*box)
@@ -88,7 +91,7 @@ def test_two_slices_that_refill_at_once_never_meet_on_a_node(site: Site, tmp_pat
 
 
 def test_the_replay_sees_an_overlap_where_a_node_is_freed_without_draining(site: Site, tmp_path: Path) -> None:
-    """So that the tests above can fail."""
+    """This shows that the tests above can fail."""
     slices = refilling(site)
 
     with recording(site.cluster, tmp_path) as record:
@@ -112,7 +115,7 @@ def written(driver: KubernetesCluster, kind: WriteKind, seen: NodeState, records
 
 
 def written_in_time(driver: KubernetesCluster, kind: WriteKind, node: str, records: Records) -> NodeState:
-    """As often as somebody else, such as the node's own controller, writes it in between."""
+    """Tries again as often as somebody else, such as the node's controller, writes the node in between."""
 
     def attempt() -> NodeState | None:
         try:

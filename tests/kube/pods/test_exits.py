@@ -111,7 +111,7 @@ def test_disruption_budgets_delay_an_exit_by_its_grace_and_no_more(site: Site, a
 
 
 def refusals(site: Site, method: str, pod: Object, sub: str = "") -> int:
-    """How often it was in vain that the agent asked for this."""
+    """Counts how often the agent asked for this in vain."""
     call = method, pods_path(pod["metadata"]["namespace"], pod["metadata"]["name"], sub)
     assert isinstance(site.agent_api, HeardApi)
     return sum((called, path) == call and bool(refusal) for called, path, refusal in tuple(site.agent_api.heard))
@@ -322,8 +322,10 @@ def test_an_agent_that_starts_anew_in_the_middle_of_an_exit_ends_it(site: Site) 
 
 
 def test_without_the_hub_a_box_ends_at_its_time(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the agent's own clock: not before, and in the first pass that it makes after, however slow the machine is. It makes one each
-    fifth of a second."""
+    """The agent's own clock decides: the box ends in the first pass after its end, however slow the machine is, and not before.
+
+    The agent makes a pass each fifth of a second.
+    """
     passes: list[tuple[float, float]] = []
 
     def timed_pass() -> None:

@@ -66,7 +66,10 @@ def template(name: str = "standard", **spec: Any) -> Object:
 
 @dataclass(slots=True)
 class Counter:
-    """`told`: all claims that came to the hub. `answer`: what it says to each. Its list has all that it took, as `state` made it last."""
+    """It stands for the hub.
+
+    `told` has all claims that came to it, and `answer` what it says to each. Its list has what it took, as `state` made it last.
+    """
 
     cluster: Cluster
     key: str = field(default_factory=lambda: uuid4().hex[:8])

@@ -92,7 +92,7 @@ def test_many_pods_of_a_deployment_get_one_request_that_goes_with_it(counter: Co
 
 
 def test_where_the_namespace_has_no_template_that_says_auto_the_hub_s_counts_and_else_its_own(counter: Counter) -> None:
-    """For pods that waited before the hub had one, too."""
+    """This also holds for pods that waited before the hub had one."""
     counter.make(template("no-auto", shape="A100-80GB", duration="9h"), deployment("first", replicas=2, gpus=8))
     counter.for_a_while(4.0)
     assert requests(counter) == []
@@ -169,7 +169,7 @@ def stateful(name: str, *, replicas: int = 1, gpus: int = 8) -> Object:
 
 
 def test_all_jobs_of_a_jobset_are_one_workload(counter: Counter, kinds: None) -> None:
-    """Else its leader would wait for workers that wait for its box to be over."""
+    """Otherwise its leader would wait for workers that wait for its box to be over."""
     counter.make(template(**AUTO), {"apiVersion": "jobset.x-k8s.io/v1", "kind": "JobSet", "metadata": {"name": "llama"}})
     jobset = counter.found("llama", "jobset")
 
@@ -254,7 +254,7 @@ def test_of_several_templates_that_say_auto_the_first_by_name_counts_and_the_oth
 
 
 def test_a_request_that_people_made_serves_the_pods_too(counter: Counter) -> None:
-    """Where the largest pod fits into it."""
+    """It serves them if the largest pod fits into it."""
     counter.make(template(**AUTO), request("small", shape="H100-80GB", nodes=1, gpusPerNode=1, duration="1h"))
     counter.make(request("mine", shape="H100-80GB", nodes=1, duration="1h"), pod("alone", 2))
 
@@ -377,7 +377,7 @@ def test_when_people_withdrew_it_only_new_pods_get_another(counter: Counter) -> 
 def test_some_time_after_its_end_it_is_deleted_and_the_hub_told_nothing_but_one_of_people_stays(
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given back, too."""
+    """Its box was given back, too."""
     monkeypatch.setattr(cleanup, "EVERY_S", 0.5)
     monkeypatch.setattr(automatic, "IDLE_S", 1.0)
     counter.make(template(**AUTO), request("mine", shape="H100-80GB", nodes=1, gpusPerNode=1, duration="1h"))

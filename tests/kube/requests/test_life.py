@@ -45,7 +45,7 @@ def life_of(site: Site, slice_: str, gpr: str = "train") -> tuple[LifeMark, ...]
 
 
 def told(site: Site, namespace: str) -> list[tuple[str, str, str]]:
-    """Of the namespace, or in `default` of the node, the earliest first."""
+    """Returns the events of the namespace, or in `default` those of the node, the earliest first."""
     name = namespace if namespace != "default" else site.node_names[0]
     found = [each for each in site.cluster.list("events", namespace=namespace) if each["involvedObject"]["name"] == name]
     found = [each for each in found if each["message"].startswith("GPR train: ") and not each["reason"].startswith("Egs")]

@@ -563,7 +563,7 @@ def test_annotations_as_large_as_they_may_be_are_no_burden(counter: Counter) -> 
 
 
 def test_a_mib_of_annotations_is_refused_on_the_spot_and_leaves_what_was_there_as_it_is(counter: Counter) -> None:
-    """By the API server, which takes a quarter of that of any object."""
+    """The API server refuses it: it takes a quarter of that with any object."""
     body, refused_as = request(), r"annotations: Too long: m.* 262144 bytes"
     large = {**body, "metadata": {**body["metadata"], "annotations": {"example.org/note": "x" * 2**20}}}
     with pytest.raises(KubeError, match=refused_as):

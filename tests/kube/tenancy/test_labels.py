@@ -85,7 +85,7 @@ def test_a_namespace_of_an_older_agent_gets_the_mark_which_is_no_repair(kept: Te
 
 
 def test_what_the_agent_may_not_put_back_is_never_told_as_put_right_but_with_what_an_administrator_does(kept: Tenement) -> None:
-    """As a namespace of an older agent, which has no mark yet."""
+    """A namespace of an older agent has no mark yet."""
     kept.make()
     kept.label(f"{cluster_names.SLICE}-", f"{cluster_names.BOUND_TO}-")
 
@@ -166,7 +166,7 @@ def test_what_was_given_up_the_agent_cannot_take_again(kept: Tenement) -> None:
 
 @pytest.mark.parametrize("is_in_use", [False, True])
 def test_where_the_policy_says_to_repair_nothing_the_label_is_put_back_for_an_open_box_alone(is_in_use: bool, kept: Tenement) -> None:
-    """Else its pods could be neither let in nor cleared."""
+    """Otherwise its pods could be neither let in nor cleared."""
     kept.make()
     kept.repairs = False
     kept.label(f"{cluster_names.SLICE}-")

@@ -119,7 +119,7 @@ def test_members_may_not(method: str, path: str, world: World) -> None:
 
 
 def test_the_pods_that_an_operator_makes_of_their_objects_come_to_the_same_gate(world: World) -> None:
-    """Whatever rights it has in the cluster."""
+    """Even an operator with all rights in the cluster gets past it with no pod."""
     operator = {"user": "system:serviceaccount:jobset-system:jobset-controller-manager", "group": "system:masters"}
 
     made = world.admin.call("POST", pods_path("red"), pod("of-jobset", 1), **operator)
@@ -161,7 +161,7 @@ OPERATOR: Final = {"user": "system:serviceaccount:ray-system:kuberay-operator"}
 
 @pytest.fixture(scope="module")
 def ray(world: World) -> Iterator[None]:
-    """As of KubeRay's operator, which may write all of its kinds."""
+    """KubeRay's operator may write all of its kinds."""
     made = [owner_kind("ray.io", kind) for kind in ("RayCluster", "RayJob", "RayService")]
     world.cluster.make_kinds(*made)
     named = {"metadata": {"name": "test-kuberay"}}

@@ -54,7 +54,7 @@ class House:
 
     @property
     def key(self) -> str:
-        """Of its corner of the cluster: in the name of its namespace."""
+        """Returns the key of its corner of the cluster, which is part of its namespace's name."""
         return self.workspace.id[:8]
 
     def start(self) -> None:
@@ -380,7 +380,7 @@ def test_where_the_policy_says_so_a_network_policy_that_opens_the_fence_is_told_
 def test_an_agent_that_lacks_the_right_to_take_it_away_tells_it_and_keeps_the_namespace_ready(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As after an upgrade of the agent before the install script has run again."""
+    """That happens when the agent is upgraded before the install script has run again."""
     house.make()
     house.cluster.apply(policy_of(house, "sneak", ingress=[{}]))
 
@@ -467,7 +467,7 @@ def test_a_role_that_somebody_gives_in_a_workspaces_namespace_is_told_and_left(r
 
 
 def test_a_role_that_passes_for_one_of_ours_is_told(house: House) -> None:
-    """By the labels of an account that there is."""
+    """It has the labels of an account that there is."""
     account = house.let_in(AccessRole.VIEWER, token_s=0)
     house.make()
     house.cluster.kubectl("create", "rolebinding", "sneak", "-n", house.namespace, "--clusterrole=admin", "--user=eve")
@@ -774,7 +774,7 @@ def test_a_cluster_that_does_not_answer_is_no_news(house: House) -> None:
 
 @pytest.fixture
 def described(cluster: Cluster) -> Iterator[House]:
-    """Where the kinds are installed. The agent has its own rights alone."""
+    """The kinds are installed here. The agent has only its own rights."""
     made = House(cluster, a_workspace(name="Vision & Speech"))
     yield made
     made.leave()

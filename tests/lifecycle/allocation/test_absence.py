@@ -34,7 +34,7 @@ TICKED_EVERY_S = AWAY_S - 10
 
 
 def _with_queue(count: int = 2) -> tuple[Stage, list[Gpr]]:
-    """One node, a box on it, and others behind each other."""
+    """It has one node, a box on it, and requests that wait behind each other."""
     stage = Stage(nodes=1)
     stage.active(duration_s=7200)
     return stage, [stage.submit(make_slice(stage.cluster, owner=stage.owner), duration_s=7200) for _ in range(count)]
@@ -163,7 +163,7 @@ def test_a_long_tick_is_no_absence() -> None:
 
 
 def test_when_web_servers_come_and_go_agents_are_still_waited_for() -> None:
-    """As when a new release is rolled back at once: they were there for a moment, and no agent had come by then."""
+    """A new release may be rolled back at once: its servers were there for a moment, and no agent had come by then."""
     stage, _ = _with_queue()
     web_server_seen(now=stage.now)
     stage.tick()

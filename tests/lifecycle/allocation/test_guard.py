@@ -25,7 +25,7 @@ S = GprState
 
 
 class Planted(Exception):
-    """A fault of EGS itself."""
+    """It stands for a fault of EGS itself."""
 
 
 @pytest.fixture

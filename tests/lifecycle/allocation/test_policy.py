@@ -17,7 +17,10 @@ HOUR_S = 3600
 
 
 def queue_behind_a_box(stage: Stage) -> tuple[Gpr, Gpr]:
-    """A box of four hours on the only node; behind it first one of three hours, then one of an hour. Given back after an hour."""
+    """A box of four hours is on the only node; behind it wait first one of three hours, then one of an hour.
+
+    It is given back after an hour.
+    """
     box, long, short = (make_slice(stage.cluster, owner=stage.owner) for _ in range(3))
     runs = stage.active(slice_=box, duration_s=4 * HOUR_S)
     first = stage.submit(long, duration_s=3 * HOUR_S)

@@ -37,7 +37,7 @@ def rest(seconds: float) -> TickReport:
 
 @pytest.fixture
 def waiting() -> Gpr:
-    """The second of two for the only node."""
+    """Returns the second of two requests for the only node."""
     cluster, ann = make_cluster(nodes=1), make_user(is_admin=True)
     gpr_submit(actor=ann, spec=spec(make_slice(cluster), name="first"), now=NOW)
     made = gpr_submit(actor=ann, spec=spec(make_slice(cluster), name="second"), now=NOW)

@@ -231,7 +231,10 @@ def test_a_start_that_meets_a_conflict_is_skipped_and_leaves_nothing_behind(monk
 def test_of_many_that_start_one_that_meets_a_conflict_is_skipped_alone(
     trouble: str, stays: GprState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the plan and the start. Of a node it is noticed when they have been moved, and all of that is undone."""
+    """The conflict arises between the plan and the start.
+
+    One over a node is noticed when they have been moved, and all of that is undone.
+    """
     stage = Stage(nodes=3)
     gprs = [stage.submit(make_slice(stage.cluster, owner=stage.owner), name=f"job-{number}") for number in range(3)]
     start, asked = starting.gprs_start, list[int]()
@@ -287,7 +290,7 @@ def test_boxes_that_share_a_node_start_together_each_with_gpus_of_its_own() -> N
 
 @pytest.mark.both_databases
 def test_that_many_nodes_open_costs_little_more_than_that_few_do() -> None:
-    """What the agent says of them, and the tick that follows it."""
+    """This counts the agent's report of them and the tick after it."""
     stage = Stage(nodes=16)
 
     def query_count(count: int) -> int:
@@ -306,7 +309,7 @@ def test_that_many_nodes_open_costs_little_more_than_that_few_do() -> None:
 
 @pytest.mark.both_databases
 def test_that_many_boxes_pass_a_mark_and_end_costs_little_more_than_that_few_do() -> None:
-    """The last word of the agent about them, too."""
+    """This counts the agent's last report of them, too."""
     stage = Stage(nodes=16)
 
     def query_count(count: int) -> int:
@@ -376,7 +379,7 @@ def test_an_extension_of_a_gpr_that_moved_meanwhile_is_refused_as_stale() -> Non
 
 
 def test_a_box_does_not_wait_for_a_silent_agent_while_another_cluster_could_serve() -> None:
-    """For a while it is only silent, not away; but nothing can start there now."""
+    """Its agent is only silent for a while, not away; but nothing can start there now."""
     stage = Stage(nodes=1)
     other = make_cluster("other", nodes=1, is_heard=False)
     its_agent = Agent.joined(other, at=stage.now)

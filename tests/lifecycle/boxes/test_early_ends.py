@@ -18,7 +18,7 @@ HOUR_S = 3600
 
 @pytest.fixture
 def stage() -> Stage:
-    """Two nodes."""
+    """It has two nodes."""
     return Stage()
 
 

@@ -332,7 +332,7 @@ def test_an_extension_that_somebody_would_be_evicted_for_is_refused(stage: Stage
 
 
 def test_a_workspace_whose_nodes_are_gone_holds_them_all_the_same(stage: Stage) -> None:
-    """Until its agent lets go nothing else of it can start: then it must not be planned for now."""
+    """Nothing else of it can start until its agent lets go, so nothing of it may be planned for now."""
     two = Stage(nodes=2)
     own = two.active(duration_s=DAY_S)
     (row,) = two.held(own)

@@ -56,7 +56,7 @@ def ordering_slice(stage: Stage) -> Slice:
 
 
 def busy_stage() -> Stage:
-    """One node of four GPUs, taken for an hour."""
+    """Its only node has four GPUs and is taken for an hour."""
     stage = Stage(nodes=1)
     stage.active()
     return stage
@@ -253,7 +253,7 @@ def test_nothing_more_is_ordered_from_a_supply_that_is_late(stage: Stage) -> Non
 
 
 def test_an_order_that_is_too_late_has_failed_and_the_request_starts_elsewhere(stage: Stage) -> None:
-    """The supply rests, for longer each time."""
+    """The supply then rests, for longer each time."""
     supply(stage)
     gpr = stage.submit(ordering_slice(stage))
 
@@ -301,7 +301,7 @@ def test_an_administrator_who_cancels_an_order_is_not_asked_for_it_again(stage: 
 
 
 def test_who_stands_on_ordered_nodes_and_asks_for_others_now_leaves_them(stage: Stage) -> None:
-    """Else a node would be ordered for nobody, and the promise would break when it comes."""
+    """Otherwise a node would be ordered for nobody, and the promise would break when it comes."""
     report(stage, node_view("a100", shape="A100-80GB"))
     other = stage.submit(make_slice(stage.cluster, owner=stage.owner), shape="A100-80GB", duration_s=2 * 3600)
     supply(stage)
@@ -318,7 +318,7 @@ def test_who_stands_on_ordered_nodes_and_asks_for_others_now_leaves_them(stage: 
 
 
 def test_a_booking_that_only_ordered_nodes_could_hold_is_refused_with_the_most_that_could_start(stage: Stage) -> None:
-    """At no time could it be had: nodes are never ordered for a booking."""
+    """EGS never orders nodes for a booking."""
     supply(stage)
 
     with pytest.raises(CanNeverStart) as refused:
@@ -377,7 +377,7 @@ def test_a_node_that_has_come_but_is_not_ready_yet_is_waited_for_as_before(stage
 
 
 def two_orders(stage: Stage) -> tuple[SupplyOrder, SupplyOrder]:
-    """One of each of two supplies of the same nodes, that of the first expected first."""
+    """Two supplies of the same nodes each have an order; EGS expects that of the first supply first."""
     supply(stage, name="spot", node_count=1)
     supply(stage, name="on demand", node_count=1, lead_time_s=LEAD_S + 60)
     for name in ("first", "second"):

@@ -251,7 +251,7 @@ def test_in_any_queue_an_edit_gives_what_its_offers_say_and_moves_nobody(seed: i
 
 
 def test_who_was_moved_is_offered_another_cluster_as_what_an_edit_makes_of_him() -> None:
-    """To go there is to ask for something else: then he stands where he would by himself. As long as he stays he stays moved."""
+    """To go there is to ask for something else, so he would stand there where he stands by himself. While he stays here, the move holds."""
     stage = Stage(nodes=1)
     other = make_cluster(name="other", nodes=1)
     both = [stage.cluster, other]

@@ -26,7 +26,7 @@ HOUR_S = 3600
 
 @pytest.fixture(scope="module")
 def built_stage(module_db: None) -> Stage:
-    """One node, taken for a day."""
+    """Its only node is taken for a day."""
     made = Stage(nodes=1)
     made.active(duration_s=24 * HOUR_S, evictable=False)
     return made
@@ -38,7 +38,7 @@ def stage(built_stage: Stage, db: None) -> Stage:
 
 
 def queued(stage: Stage, *hours: float, priority: int = 101) -> list[Gpr]:
-    """Each of its own workspace and its own moment, for so many hours."""
+    """Files a request for each of these hours; each has a workspace and a moment of its own."""
     slices = [make_slice(stage.cluster, owner=stage.owner, project=stage.slice.project) for _ in hours]
     made = []
     for slice_, length in zip(slices, hours, strict=True):

@@ -34,7 +34,7 @@ def admin() -> User:
 
 @pytest.fixture
 def queue(admin: User) -> list[Gpr]:
-    """Of three priorities, with shares, work and times that many have in common; as the whole queue is read."""
+    """The requests have three priorities, and many have their share, work or time in common. They come in the order of the whole queue."""
     slice_ = factories.make_slice(factories.cluster("aurora", nodes=1), name="vision", owner=admin)
     queue_up(slice_, admin, 60)
     return list(Gpr.objects.order_by(*QUEUE_ORDER))
@@ -114,7 +114,7 @@ def test_a_move_is_read_off_the_index_and_nothing_is_sorted(to: MoveTo, queue: l
 
 
 def plan_of(sql: str) -> str:
-    """As for a table so large that a whole scan is never cheaper."""
+    """Returns the database's plan for a table so large that a whole scan is never cheaper."""
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite":
             cursor.execute(f"EXPLAIN QUERY PLAN {sql}")

@@ -86,7 +86,7 @@ def booked(stage: Stage, starts_at: datetime, **asked: Any) -> Outcome:
     ],
 )
 def test_it_comes_out_as_one_after_the_other_would(nodes: int, days: list[int], stage: Stage) -> None:
-    """On two clusters alike, each with its own tenants."""
+    """This compares two clusters that are alike, each with its own tenants."""
     twin = Stage()
     for each in (stage, twin):
         taken(each, days)
@@ -143,7 +143,7 @@ def test_occurrences_that_need_approval_wait_for_it_and_those_without_a_place_ar
 def test_a_booking_that_the_plan_has_no_place_for_is_refused_also_where_it_would_fit_a_moment_later(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it would wait for ever, as a booking without a promise."""
+    """Otherwise it would wait for ever, as a booking without a promise."""
     taken(stage, [1])
     monkeypatch.setattr(planning, "nearest", lambda *args, **how: NearestTimes(fits=True, before_s=None, after_s=None))
 

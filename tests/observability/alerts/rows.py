@@ -19,7 +19,7 @@ def rule_of(slice_: Slice | None, owner: User | None, **terms: Any) -> AlertRule
 
 
 def alert_of(slice_: Slice | None, owner: User | None, *, rule: AlertRule | None = None, subjects: int = 1, **fields: Any) -> Alert:
-    """It fires on some GPUs."""
+    """Makes an alert that fires on some GPUs."""
     at = db_now() - timedelta(minutes=10)
     rule = rule or rule_of(slice_, owner)
     given = {"state": AlertState.FIRING, "severity": rule.severity, "began_at": at, "joined_at": at, "fired_at": at + timedelta(minutes=2)}

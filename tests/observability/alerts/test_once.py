@@ -1,4 +1,7 @@
-"""People are told once, however many workers judge at once, and if one is killed while it does. Real processes, PostgreSQL."""
+"""People are told once, however many workers judge at once, and if one is killed while it does.
+
+These tests use real processes and PostgreSQL.
+"""
 
 from __future__ import annotations
 

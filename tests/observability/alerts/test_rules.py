@@ -149,7 +149,7 @@ def test_a_held_gpu_that_is_not_used_is_told_to_its_owner(fleet: Fleet, cluster:
 
 
 def course(gpu: Any, model: Any, *, minutes: int, until: Any, temperature: Callable[[float], float]) -> None:
-    """A course up to now. `temperature` of the minutes since NOW."""
+    """Stores a course up to now. `temperature` takes the minutes since NOW."""
     step = int(model.STEP.total_seconds() // 60)
     model._default_manager.all().delete()
     partitions_ensure(model, (until - timedelta(minutes=n) for n in range(minutes)))

@@ -175,7 +175,7 @@ def test_an_alert_that_ends_while_it_is_silenced_was_never_told(fleet: Fleet) ->
 
 
 def test_a_box_hears_of_its_own_time_alone(fleet: Fleet) -> None:
-    """What was hot before the box is not its news, and what is hot after it is not either."""
+    """Nobody is told of a GPU that was hot before the box, or is hot after it."""
     only("gpu-hot")
     first, second = make_user(), make_user()
     fleet.minutes(4, temperature_c=84)

@@ -21,7 +21,7 @@ SLOW, BUSY = 60, 95
 
 
 class Gang:
-    """A job on the eight GPUs of a box. Its first GPU may be slow."""
+    """A job runs on the eight GPUs of a box. Its first GPU may be slow."""
 
     def __init__(self) -> None:
         cluster = make_cluster("c1", nodes=1, gpus=8)

@@ -40,7 +40,7 @@ class Ward(Stage):
         return RemediationCase.objects.select_related("node").get(node=self.node, closed_at=None)
 
     def read(self, node: Node | None = None, gpu: int = 0, **counts: float) -> None:
-        """From now on this GPU has counted so much."""
+        """Sets what this GPU has counted from now on."""
         self.count(counts, node=node, gpu=gpu)
 
     def count(self, counts: Mapping[str, float], *, node: Node | None = None, gpu: int = 0) -> None:

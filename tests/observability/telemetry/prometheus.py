@@ -22,7 +22,7 @@ READY_S = 30.0
 
 
 def program(name: str) -> str:
-    """The path of `prometheus` or `promtool`. It is installed where that is allowed."""
+    """Returns the path of `prometheus` or `promtool`, and installs it where that is allowed."""
     if shutil.which(name) is None:
         done = subprocess.run(["deploy/services", "prometheus"], cwd=settings.BASE_DIR, check=False, capture_output=True, text=True)
         if done.returncode == 3:
@@ -34,7 +34,7 @@ def program(name: str) -> str:
 
 class OwnPrometheus:
     def __init__(self, folder: Path, *, scrapes: Mapping[str, int] | None = None, web: Mapping[str, Any] | None = None) -> None:
-        """`scrapes`: ports on this machine by job. `web`: its web.config.file, for TLS and passwords."""
+        """`scrapes` has ports on this machine by job. `web` is its web.config.file, for TLS and passwords."""
         self._folder = folder
         self.port = free_port()
         jobs = [

@@ -1,4 +1,4 @@
-"""The course of a GPU that many boxes of one workspace held, one after the other."""
+"""A workspace sees the whole course of a GPU that many of its boxes held, one after the other."""
 
 from __future__ import annotations
 

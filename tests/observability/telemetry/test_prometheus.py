@@ -44,7 +44,7 @@ WEB = {"basic_auth_users": {USER: "$2b$04$BPXDCCtASsd6/BwkP.ePlejqtcSLYrgE.KDGfV
 
 
 def past() -> Iterator[tuple[str, str, float, float]]:
-    """GPU-0 to GPU-3 as dcgm-exporter spells them in 3.x and 4.x, and another cluster's GPU. Each is as warm as the day is old."""
+    """It has GPU-0 to GPU-3 as dcgm-exporter spells them in 3.x and 4.x, and another cluster's GPU. Each is as warm as the day is old."""
     seconds = reversed(range(0, int(BACK.total_seconds()), EVERY_S))
     for at_s in (NOW.timestamp() - second for second in seconds):
         age_days = int((NOW.timestamp() - at_s) // 86_400)

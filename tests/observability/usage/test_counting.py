@@ -43,7 +43,7 @@ def ended(stage: Stage, seconds: float, **asked: Any) -> Gpr:
 
 
 def rows() -> list[tuple[str, float, float, float]]:
-    """Day, and hours held, measured and used."""
+    """Returns the day and the hours held, measured and used."""
     found = UsageDay.objects.order_by("day", "pk").values_list("day", "held_gpu_ms", "measured_gpu_ms", "used_gpu_ms")
     return [(str(day), *(ms / HOUR_MS for ms in sums)) for day, *sums in found]
 

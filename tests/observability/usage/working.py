@@ -20,7 +20,7 @@ def gpus_of_box(gpr: Gpr) -> list[Gpu]:
 
 
 def work(stage: Stage, gpr: Gpr, minutes: int, use: Callable[[int], float | None], *, wait_s: float = 60) -> None:
-    """So many minutes pass, in which GPU number `n` of the box is used `use(n)` percent; None means that it tells nothing."""
+    """Lets so many minutes pass. GPU number `n` of the box is used `use(n)` percent; None means that it tells nothing."""
     gpus = gpus_of_box(gpr)
     for _ in range(minutes):
         told = [

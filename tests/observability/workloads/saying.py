@@ -24,7 +24,7 @@ def seen(name: str, namespace: str, *, owners: Sequence[PodOwner] = (JOB, JOB_SE
 
 
 def pods_of(gpr: Gpr, namespace: str, **fields: Any) -> list[PodSeen]:
-    """One on each of its nodes, with all of the box's GPUs there."""
+    """Makes a pod on each of its nodes, with all of the box's GPUs there."""
     rows = Reservation.objects.filter(gpr=gpr, state=ReservationState.HELD).select_related("node").prefetch_related("gpus__gpu")
     found = []
     for rank, row in enumerate(rows.order_by("node__name")):

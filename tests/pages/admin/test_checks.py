@@ -117,7 +117,7 @@ def unmeasured(admin_world: AdminWorld) -> Node:
 def test_a_check_that_measured_nothing_is_not_shown_as_passed_but_as_skipped_and_why(
     admin_world: AdminWorld, unmeasured: Node, admin: Client
 ) -> None:
-    """To administrators on the page of the node, and to its owner on that of the request."""
+    """The page of the node says so to administrators, and that of the request to its owner."""
     on_node = text(admin.get(f"/admin/inventory/{unmeasured.pk}/"))
     on_request = text(client_of(admin_world.people.owner).get(f"/gprs/{admin_world.runs.pk}/"))
 

@@ -1,4 +1,4 @@
-"""Inventory, nodes and clusters of the admin portal."""
+"""The admin portal shows inventory, nodes and clusters."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Stage:
         return made
 
     def file(self, name: str, *, nodes: int = 1, hours: int = 1, of: Slice | None = None, **changes: object) -> Gpr:
-        """A second after the one before it, all shortly before NOW."""
+        """Files a request a second after the one before it, all shortly before NOW."""
         spec = builders.spec(of or self.slice(name), name=name, nodes=nodes, duration_s=hours * 3600, **changes)
         self.filed_count += 1
         return gpr_submit(actor=self.admin, spec=spec, now=NOW + timedelta(seconds=self.filed_count - 30))
@@ -82,7 +82,7 @@ class Stage:
         self.tick(at)
 
     def starts(self) -> dict[UUID, datetime | None]:
-        """When each starts: as planned, or when it did."""
+        """Returns when each starts by the plan, or when it did start."""
         rows = Gpr.objects.filter(state__in=[GprState.QUEUED, GprState.PROVISIONING])
         return {gpr.pk: gpr.planned_start_at or gpr.provisioning_at for gpr in rows}
 
@@ -98,7 +98,7 @@ def stage(built_stage: Stage, db: None) -> Stage:
 
 
 def check(stage: Stage, before: dict[UUID, datetime | None], preview: DecisionPreview) -> None:
-    """The preview named exactly those that moved, and to where."""
+    """Asserts that the preview named exactly those that moved, and where they moved to."""
     after = stage.starts()
     own = preview.own.gpr.pk
     moved = {pk: (start, after[pk]) for pk, start in before.items() if pk in after and pk != own and start != after[pk]}

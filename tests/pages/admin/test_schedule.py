@@ -61,7 +61,7 @@ def test_boxes_that_share_a_node_have_a_lane_each_and_the_rows_below_move_down()
 
 
 def test_free_nodes_are_counted_from_now_on() -> None:
-    """Of two nodes one is busy for two hours, the other from hour one to three."""
+    """One of two nodes is busy for two hours, the other from hour one to three."""
     steps = free_steps([[stay("a", -1, 2)], [stay("b", 1, 3), stay("c", 1.5, 2.5)]], AXIS)
 
     assert [(step.x, step.count) for step in steps] == [("10.00%", "1"), ("30.00%", "1"), ("40.00%", "2")]

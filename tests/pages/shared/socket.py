@@ -1,4 +1,4 @@
-"""A browser's WebSocket as messages to the ASGI application, without a network."""
+"""It stands for a browser's WebSocket and passes messages to the ASGI application without a network."""
 
 from __future__ import annotations
 

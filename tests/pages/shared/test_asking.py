@@ -107,7 +107,7 @@ def test_what_cannot_be_done_any_more_is_not_offered_and_says_why(which: str) ->
 
 @pytest.mark.parametrize("act", ["priority", "move"])
 def test_a_preview_is_asked_without_anything_in_the_address(act: str) -> None:
-    """Neither the token against forgery nor the reason lands in a log or in the history of the browser."""
+    """No log and no browser's history gets the token against forgery, or the reason."""
     world = make_world()
     factories.active(world.slice, world.people.owner, name="runs", nodes=2)
     gpr = factories.gpr(world.foreign, world.people.outsider, name="waits")

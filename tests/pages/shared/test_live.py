@@ -59,7 +59,7 @@ def _pool_lets_go() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _hints_arrive() -> None:
-    """The reader of this process has subscribed. What was sent before that is lost, as hints may be."""
+    """The reader of this process has subscribed. Hints from before that are lost, as hints may be."""
     heard = threading.Event()
 
     def listener(_: str) -> None:
@@ -89,7 +89,7 @@ def in_thread(work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def sign_in(user: User, *scopes: Scope) -> str:
-    """The session's cookie."""
+    """Returns the session's cookie."""
     client = Client()
     client.post("/login/", {"token": factories.token(user, *scopes)})
     return str(client.cookies[settings.SESSION_COOKIE_NAME].value)
@@ -252,7 +252,7 @@ async def test_a_server_that_stops_lets_its_pages_go(ada: User, wakeups: Wakeups
 
 @pytest.mark.both_databases
 async def test_while_hints_are_lost_there_is_no_socket_so_that_the_page_polls(ada: User, wakeups: Wakeups) -> None:
-    """Else it would say that it is live, and show what is long over."""
+    """Otherwise it would say that it is live, and show what is long over."""
     page = socket(await in_thread(sign_in, ada))
     await page.open()
     await asyncio.sleep(0.3)
@@ -268,7 +268,7 @@ async def test_while_hints_are_lost_there_is_no_socket_so_that_the_page_polls(ad
 
 
 async def test_a_page_is_let_go_when_its_rights_cannot_be_looked_up_any_more(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else it would say that it is live for as long as the database is away, and hear nothing."""
+    """Otherwise it would say that it is live for as long as the database is away, and hear nothing."""
     monkeypatch.setattr(live, "RECHECK_S", 0.3)
     page = socket(await in_thread(sign_in, ada))
     await page.open()

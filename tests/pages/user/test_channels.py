@@ -1,4 +1,4 @@
-"""The pages of channels: one's own, those of a workspace, and what became of their messages."""
+"""Pages show a person's channels and those of a workspace, and what became of their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bell and the page of notices."""
+"""The bell and a page show notices."""
 
 from __future__ import annotations
 

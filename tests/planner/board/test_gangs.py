@@ -157,7 +157,7 @@ def test_nodes_that_were_ordered_for_it_are_not_given_up_for_a_moment() -> None:
 
 
 def test_where_an_administrator_put_a_gang_it_stays() -> None:
-    """Else one that was moved down would be up again at the next early end."""
+    """Otherwise one that was moved down would be up again at the next early end."""
     assert slots(plan(world(replace(gang(promised_at=0), place=Place(share=0, key=9))))) == {"g": 1000}
 
 

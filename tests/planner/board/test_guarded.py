@@ -36,14 +36,14 @@ HALF = Policy(slack=SlackSettings(of_length=0.5, most_of_patient=100.0, most_of_
 
 
 def turn(snapshot: Snapshot, one: Request) -> tuple[int, int, int, int, str]:
-    """Higher priority, less of its share, least GPU-seconds, who came first."""
+    """Orders by higher priority, then by the smaller share, by fewer GPU-seconds, and by who came first."""
     largest = max((node.gpu_count for p in snapshot.pools if p.id in one.pools for node in p.nodes), default=0)
     gpu_s = one.node_count * (one.gpus_per_node or largest) * one.length_s
     return -one.priority, one.share, gpu_s, one.rank, one.id
 
 
 def by_the_rule(snapshot: Snapshot, *, least_priority: int = 0) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Who starts now and where, by brute force: those who are due; then again and again the first in turn that fits beside all slots.
+    """Finds by brute force who starts now and where: those who are due; then again and again the first in turn that fits beside all slots.
 
     All have slots that can be kept. Those below `least_priority` keep theirs, and do not start.
     """
@@ -101,7 +101,10 @@ def test_who_starts_now_and_where_is_what_the_rule_says(snapshot: Snapshot, slac
 def test_no_lower_one_takes_what_a_higher_one_could_use_and_whoever_starts_before_it_delays_nobody_above(
     snapshot: Snapshot, slacks: list[int], priority: int
 ) -> None:
-    """I10. Whoever of this priority and above could start now if nobody below it did, starts now, there; the others keep their slots."""
+    """This proves I10.
+
+    A request of this priority or above that could start now without those below it starts now, in that place; the others keep their slots.
+    """
     before = late_in(snapshot, slacks[: len(snapshot.queue)])
 
     made = plan(before)
@@ -256,7 +259,7 @@ def test_the_plan_tells_what_to_remember_only_where_somebody_is_new() -> None:
 
 
 def test_of_those_who_all_start_at_once_nothing_is_to_be_remembered_but_their_work() -> None:
-    """Else each of thousands that fill an empty cluster would be looked at for as long as it runs."""
+    """Otherwise each of thousands that fill an empty cluster would be looked at for as long as it runs."""
     queue = (request("a1"), request("b2", gpus=2), request("c3", count=2))
 
     remembered = plan(Snapshot(1000, (pool(4),), queue=queue, policy=HALF, memory=GENEROUS)).remembered

@@ -161,7 +161,7 @@ def test_all_who_fit_start_together_when_nodes_of_their_last_pool_come_free() ->
 
 
 def test_who_had_nodes_but_for_a_slot_below_its_limit_starts_when_that_one_is_over() -> None:
-    """Until its own slot, in the other pool, its limit leaves room; behind that the other's slot takes it, and the other starts sooner."""
+    """Its limit leaves room until its own slot in the other pool; behind that the other's slot takes it, and the other starts sooner."""
     pools = (Pool("p", "c", "shape-p", (Node("p0", 4), Node("p1", 8))), pool(1, id="q"))
     boxes = (running("on p1", "p1", end=5, project="y"), running("on q0", "q0", end=30, pool="q", project="y"))
     queue = (
@@ -183,7 +183,7 @@ def test_of_two_starts_that_count_alike_the_one_in_the_pool_that_is_liked_better
 
 
 def _next_change_s(snapshot: Snapshot) -> int:
-    """When next a box ends, a node opens, a slot comes due or a request may begin."""
+    """Returns when next a box ends, a node opens, a slot comes due or a request may begin."""
     times_s = [box.end_s for box in snapshot.running] + [waits.earliest_start_s for waits in snapshot.queue]
     times_s += [waits.slot.start_s for waits in snapshot.queue if waits.slot]
     times_s += [window.end_s for pool in snapshot.pools for node in pool.nodes for window in node.closed]

@@ -1,4 +1,4 @@
-"""The headroom of all amounts, against the profiles themselves."""
+"""The headroom of all amounts agrees with the profiles themselves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AMOUNTS = st.integers(1, ROOM + 2)
 
 
 def row_of(first: int, second: int, length_s: int, slot_s: int) -> tuple[Table, Ints]:
-    """One request in one pool, below both limits."""
+    """Returns the row of one request in one pool, below both limits."""
     table = new_table(1, 1)
     table.pools[0, 0], table.limits[0, 0, :2], table.amounts[0, 0, :2] = 0, (0, 1), (first, second)
     table.length_s[0], table.slot_s[0] = length_s, slot_s

@@ -36,7 +36,7 @@ MANY = examples(300)
 
 @dataclass
 class Field:
-    """The capacity by seconds: `free[node][at]`, `room[limit][at]`."""
+    """It has the capacity of each second: `free[node][at]`, `room[limit][at]`."""
 
     pools: tuple[tuple[int, ...], ...]
     capacity: Capacity

@@ -23,7 +23,7 @@ SEEN = Failed("cluster-p", NOW - DAY_S, 4000)
 
 
 def promised(failed: Failed | None, new: Request | None = None, *, free_at: int = NOW + 500, policy: Policy = GUARDED) -> Snapshot:
-    """Ten nodes, all busy until then."""
+    """There are ten nodes, and all are busy until then."""
     busy = tuple(running(f"r{i}", f"p{i}", end=free_at) for i in range(10))
     memory = Memory(failed=() if failed is None else (failed,))
     return Snapshot(NOW, (pool(10),), busy, (new or request("new"),), policy=policy, memory=memory)
@@ -106,7 +106,7 @@ def test_nobody_shifts_where_that_would_break_no_fewer_promises() -> None:
 
 
 def test_no_promise_of_higher_priority_is_broken_to_keep_more_of_lower() -> None:
-    """Both halves take the node of b, which has to wait for one behind c. What is high on the lost node has time."""
+    """Both halves take the node of b, which has to wait for one behind c. The request of high priority on the lost node has time."""
     halves = [waiting(id_, 1100, "p0", promise=1140, gpus=4, length=1000) for id_ in ("half1", "half2")]
     high = [replace(waiting("c", 1180, "p2", promise=1190, length=1000), priority=201)]
     high += [replace(waiting("lost", 5000, "p0", promise=9000), priority=201)]

@@ -180,7 +180,7 @@ def _in_two_projects(snapshot: Snapshot) -> Snapshot:
 
 
 def _with_supply(snapshot: Snapshot) -> Snapshot:
-    """One node has been ordered, two more can be. The world never hears of it."""
+    """One node has been ordered, two more can be. The random world never hears of it."""
     nodes = (Node("s0", 4, (Window(1000, 1015, order="s0"),)), Node("s1", 4), Node("s2", 2))
     grows = Pool("s", "cs", "s", nodes, Supply("supply", 5, 3, frozenset({"s1", "s2"})))
     queue = tuple(replace(each, pools=(*each.pools, "s"), orders=("s",)) for each in snapshot.queue)

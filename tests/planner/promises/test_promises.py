@@ -280,7 +280,7 @@ def is_open(node: Node | None, slot: Slot, request: Request) -> bool:
 
 @pytest.mark.rotates  # each day: as the one before
 def test_guarded_such_gangs_there_are() -> None:
-    """Else the tests of worlds with gangs would show nothing of them."""
+    """Otherwise the tests of worlds with gangs would show nothing of them."""
     worlds = [World(seed, mishaps=frozenset({"cancel", "early"}), asks=GANGS) for seed in range(20)]
 
     found = chain.from_iterable(moved_up(world) for world in worlds for _ in range(60))

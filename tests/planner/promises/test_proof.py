@@ -42,7 +42,7 @@ def put(id_: str, start_s: int, *nodes: str) -> Sabotage:
 
 
 def world(*queue: Request, **changes: Any) -> Snapshot:
-    """Two nodes, busy until 100."""
+    """It has two nodes, which are busy until 100."""
     given: dict[str, Any] = {"pools": (pool(2),), "running": (running("busy", "p0", "p1", end=100),), "policy": GUARDED, "queue": queue}
     return Snapshot(0, **{**given, **changes})
 

@@ -28,7 +28,7 @@ from tests.planner.build import (
 
 
 def chain(*ids: str) -> tuple[Request, ...]:
-    """One behind the other on p0 from 1000 on."""
+    """The requests stand one behind the other on p0 from 1000 on."""
     return tuple(waiting(id_, 1000 + 100 * i, "p0") for i, id_ in enumerate(ids))
 
 
@@ -332,7 +332,7 @@ def test_whose_slice_may_no_longer_use_a_pool_is_told_so_unless_the_owner_has_ju
 
 
 def test_guarded_a_lost_slot_goes_to_the_latest_place_that_keeps_its_promise() -> None:
-    """So that shorter ones can still go first."""
+    """Shorter ones can then still go first."""
     closed = pool(2, closed={0: (Window(1000, 9000),)})
     busy = (running("r", "p1", end=1100),)
     queue = (waiting("a1", 1500, "p0"), waiting("b2", 1650, "p1"))

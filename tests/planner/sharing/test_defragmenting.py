@@ -26,7 +26,7 @@ NOTICE_S = POLICY.notice_s + POLICY.exit_s
 
 
 def scattered(*nodes: int, size: int = 10, hours: int = 10, **changes: Any) -> Snapshot:
-    """Source document 003: nodes of ten GPUs, boxes of three on these of them, since an hour ago."""
+    """Source document 003 has nodes of ten GPUs; on these of them boxes of three have run for an hour."""
     boxes = (
         running(f"a{i}", f"p{node}", gpus=3, end=NOW_S + hours * HOUR_S, since=NOW_S - HOUR_S, **changes) for i, node in enumerate(nodes)
     )
@@ -139,7 +139,7 @@ def test_no_ceiling_is_passed_by_moved_boxes() -> None:
 
 
 def back_at(snapshot: Snapshot) -> list[int]:
-    """When those who would move for b run again."""
+    """Returns when those who would move for b run again."""
     return [move.restarts_s for proposal in proposals(snapshot) if proposal.id == "b" for move in proposal.relocations]
 
 
@@ -273,7 +273,7 @@ def work(box: Running, policy: Policy) -> int:
 
 
 def without(snapshot: Snapshot, asks: Request) -> Oracle:
-    """All slots but its own."""
+    """Returns all slots but its own."""
     return Oracle(snapshot, [of_slot(other, other.slot) for other in snapshot.queue if other.id != asks.id and other.slot])
 
 
@@ -338,7 +338,7 @@ def test_done_and_played_forward_it_gives_the_start_that_it_says_and_moves_nobod
 
 
 def played(snapshot: Snapshot, proposal: Proposal) -> dict[str, int]:
-    """When each starts from now on, nobody coming, by the planner's own ticks."""
+    """Returns when each starts from now on by the planner's own ticks, if nobody comes."""
     back = {box.id: again(box, snapshot.policy) for box in snapshot.running}
     frees_s = {move.id: move.frees_s for move in proposal.relocations}
     started_s: dict[str, int] = {}

@@ -77,7 +77,7 @@ def told(placement: Placement) -> tuple[int | None, int | None]:
 @examples(200)
 @given(SEEDS, OF_ANY, OF_MISHAPS, OF_DEEDS, st.sampled_from(LESS + MORE))
 def test_what_an_edit_is_offered_is_what_it_gives(seed: int, policy: Policy, mishaps: set[str], deeds: set[str], change: str) -> None:
-    """First with all its pools, and then in each place alone."""
+    """This holds with all its pools, and in each place alone."""
     drawn = worlds_edit(seed, policy, change, mishaps=mishaps, deeds=deeds)
     if drawn is None:
         return

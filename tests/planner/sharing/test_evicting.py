@@ -19,7 +19,7 @@ LAST_ARRIVAL_S = 20
 
 @dataclass
 class World:
-    """Ticks every second. What is evicted waits again with the time that is left, at its old age."""
+    """It ticks every second. An evicted box waits again with the time that is left, at its old age."""
 
     pool: Pool
     quotas: tuple[Quota, ...]

@@ -303,7 +303,7 @@ def test_what_a_new_ceiling_puts_off_is_told_so() -> None:
 
 @st.composite
 def limited(draw: st.DrawFn) -> Snapshot:
-    """Small snapshots of two projects with ceilings and guarantees, on nodes of several sizes."""
+    """Draws small snapshots of two projects with ceilings and guarantees, on nodes of several sizes."""
     drawn = draw(snapshots(policies=POLICIES))
     pools = tuple(
         replace(p, nodes=tuple(replace(n, gpu_count=n.gpu_count * draw(st.sampled_from([1, 1, 2]))) for n in p.nodes)) for p in drawn.pools
@@ -357,7 +357,7 @@ def test_no_ceiling_is_exceeded_at_any_moment_by_anything_that_is_planned(snapsh
 @examples(150)
 @given(limited())
 def test_below_ceilings_too_everybody_starts_when_expected(snapshot: Snapshot) -> None:
-    """Second by second, with nobody coming, nobody evicting, and every box taking its whole length."""
+    """Second by second nobody comes, nobody evicts, and every box takes its whole length."""
     quiet = replace(snapshot, quotas=tuple(replace(q, guaranteed=0) for q in snapshot.quotas))
     quiet = replace(quiet, queue=tuple(replace(r, may_evict=False) for r in quiet.queue))
     quiet = replace(quiet, running=tuple(b for b in quiet.running if b.end_s > NOW_S))
@@ -427,7 +427,7 @@ def test_nobody_has_to_end_before_whom_it_ends_for_can_start() -> None:
 
 
 def test_a_box_that_is_to_end_for_one_later_ends_sooner_for_another() -> None:
-    """Else a guarantee would have to wait for the end that was put off."""
+    """Otherwise a guarantee would have to wait for the end that was put off."""
     later = replace(asked("b", "B", length=600), earliest_start_s=40_000)
     full = tuple(held(f"a{i}", "A", f"p{i}", since=-7200 - i) for i in range(4))
     quotas = (Quota("A", "shape-p", 20), Quota("B", "shape-p", 10), Quota("C", "shape-p", 10))

@@ -35,7 +35,7 @@ def asking(id: str, *, length: int = 100, count: int = 1, gpus: int = 0, earlies
 
 
 def busy(*queue: Request, until: int = 1000, policy: Policy | None = None, grows: Pool | None = None) -> Snapshot:
-    """One node, taken until then."""
+    """There is one node, and it is taken until then."""
     made = Snapshot(0, (pool(1), growing() if grows is None else grows), (running("x", "p0", end=until),), queue)
     return made if policy is None else replace(made, policy=policy)
 

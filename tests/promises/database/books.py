@@ -53,7 +53,7 @@ def is_refused(work: Callable[[], object]) -> bool:
 
 
 def raw(sql: str, *params: Any) -> int:
-    """How many rows it hit."""
+    """Returns how many rows it hit."""
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
         hit: int = cursor.rowcount

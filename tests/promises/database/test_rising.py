@@ -1,4 +1,4 @@
-"""I5: a node's epoch only rises. I16: a cluster's generation only rises, and with everything that its agent is told."""
+"""I5 says that a node's epoch only rises. I16 says that a cluster's generation only rises, and with everything that its agent is told."""
 
 from __future__ import annotations
 

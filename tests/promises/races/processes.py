@@ -1,4 +1,4 @@
-"""Other processes on the tests' database: started together, each with its own connections.
+"""Races start other processes on the tests' database together, each with its own connections.
 
 They are forked from a server process in which Django is set up and nothing is connected: eight starts of Django take longer than
 most races. Nothing here imports Django at the top, since that server imports this module before it is told its database.

@@ -116,7 +116,7 @@ def create_with_one_key(race: Race, rounds: int, same_name: bool) -> None:
 
 
 def join_with(race: Race, tokens: Sequence[Sequence[str]], installs: Sequence[str], uid: str) -> None:
-    """Each process joins in each round with its own of the round's tokens."""
+    """In each round each process joins with its own token of that round."""
     for number, given in enumerate(tokens):
         message = RegisterRequest(
             join_token=given[race.number % len(given)],
@@ -154,7 +154,7 @@ def allocate(race: Race, tries: int) -> None:
 
 
 def act_as_agent(race: Race, tries: int, cluster_id: UUID) -> None:
-    """Sync and report, as the agent of one cluster: phases up to the release, failed steps, the inventory."""
+    """Sync and report as the agent of one cluster does: phases up to the release, failed steps, the inventory."""
     rng = random.Random(race.number)
     agent = AgentIdentity(Cluster.objects.get(pk=cluster_id), 1)
     epoch = sync_receive(agent=agent, message=SyncRequest(session_epoch=0, boot_id=f"boot {race.number}"), now=db_now())

@@ -42,7 +42,7 @@ WAIT_S = 5.0
 
 
 class Other:
-    """The second one, in a thread with a connection of its own."""
+    """The second one runs in a thread with a connection of its own."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work, self.error = work, ""

@@ -148,7 +148,7 @@ def test_one_after_the_other_each_sees_what_was_done(place: str, cluster: Cluste
 
 @EITHER
 def test_at_the_same_moment_again_and_again(place: str, cluster: Cluster, people: People, admin: Caller) -> None:
-    """The announcement begins at ever other moments of a tick. What it answers is what the books say when both are done."""
+    """The announcement begins at ever other moments of a tick. Its answer agrees with the books when both are done."""
     tick_s, seen = length_of_a_start(cluster, people), Counter[str]()
     for number in range(ROUNDS):
         gpr = waiting(cluster, people)

@@ -17,7 +17,10 @@ ALL, WITH_BOX = "uaons", "uaon"  # who tries: everybody, or those whose namespac
 
 @dataclass(frozen=True, slots=True)
 class Attacker:
-    """Who tries, and where. Both namespaces have the pods `gated` and `cpu` and the claim `claim`; `mine`, on GPUs, is in `red` alone."""
+    """It says who attacks and where.
+
+    Both namespaces have the pods `gated` and `cpu` and the claim `claim`; `mine`, on GPUs, is in `red` alone.
+    """
 
     caller: Caller
     namespace: str
@@ -38,7 +41,7 @@ class Attacker:
         return self.caller.call("PATCH", self.pod(name, sub), ops, kind=kind)
 
     def put(self, name: str, change: Callable[[Object], Any], *, sub: str = "") -> Answer:
-        """As read, with a change in place; read again where the cluster wrote meanwhile."""
+        """Reads the pod, changes it and sends it whole; where the cluster wrote meanwhile, it reads again."""
         for _ in range(TRIES):
             body = self.seen(name)
             change(body)
@@ -73,7 +76,7 @@ class Attack:
         return self.reads(answer.body) if answer.outcome == DONE else answer.outcome
 
     def end(self, who: str) -> str:
-        """Of this one on a server that has all; "" where they do not try."""
+        """Returns how the attempt of this attacker ends on a server with all features, or "" if he does not try."""
         return next((end for people, end in self.ends.items() if who in people), "")
 
     def expected(self, cluster: Cluster) -> dict[str, set[str]]:

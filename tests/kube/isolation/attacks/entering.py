@@ -1,4 +1,4 @@
-"""On to the victim's node: past its taint, the scheduler, or the gate."""
+"""These attackers try to get onto the victim's node: past its taint, the scheduler or the gate."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def job(annotations: Object | None = None) -> Object:
 
 
 def changing(change: Object, sub: str = "") -> Act:
-    """Of the request `filed`, which an administrator has made."""
+    """Changes the request `filed`, which an administrator has made."""
 
     def act(by: Attacker) -> Answer:
         path = "/".join((REQUESTS.format(namespace=by.namespace), "filed", *([sub] if sub else [])))

@@ -1,4 +1,4 @@
-"""The table of GPUs and the page of one, in both portals."""
+"""Both portals have a table of GPUs and a page for each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def text(response: Any) -> str:
 
 
 def rows(markup: str) -> list[tuple[str, str]]:
-    """Node and number of each GPU, in the order of the table."""
+    """Returns node and number of each GPU, in the order of the table."""
     return re.findall(r'<a class="strong" href="[^"]*">([^<]+)</a> <span class="muted">(GPU \d+)</span>', markup)
 
 

@@ -1,4 +1,4 @@
-"""The monthly showback of both portals: figures, ways through it, prices, the league, and CSV."""
+"""Both portals show the use of a month: figures, links, prices, the league, and CSV."""
 
 from __future__ import annotations
 

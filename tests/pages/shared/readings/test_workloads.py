@@ -38,7 +38,10 @@ def names(markup: str) -> list[str]:
 
 
 def workload_of(world: AdminWorld) -> Workload:
-    """Of the box `runs`: it trains, one of its GPUs is slow and hot, and a pod beside it has no image. A stranger's serves."""
+    """Makes the workload of the box `runs`: it trains, one of its GPUs is slow and hot, and a pod beside it has no image.
+
+    A stranger's workload serves.
+    """
     ready_namespace(world.slice, world.cluster, at=db_now(), name="vision-train")
     ready_namespace(Slice.objects.get(name="speech"), world.cluster, at=db_now(), name="speech-ns")
     arguments = ("torchrun", "--nnodes", "2", "train.py", "--model", "llama", "--hf-token", "(hidden)")

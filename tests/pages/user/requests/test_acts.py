@@ -128,7 +128,7 @@ def test_an_extension_moves_the_end(world: World, runs: Gpr) -> None:
 
 
 def test_an_extension_that_is_refused_says_until_when_and_who_is_next_and_offers_that_in_one_click(world: World) -> None:
-    """It holds one of two nodes for 2 h, a stranger the other for 3 h. Whoever waits for both starts after that."""
+    """It holds one of two nodes for 2 h, a stranger the other for 3 h. A request for both nodes starts after that."""
     cluster, outsider = factories.cluster("borealis", nodes=2), world.people.outsider
     mine = factories.make_slice(cluster, owner=world.people.owner)
     foreign, third = (factories.make_slice(cluster, name=name, owner=outsider) for name in ("canary-second", "canary-third"))

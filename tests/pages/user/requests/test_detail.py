@@ -1,4 +1,4 @@
-"""A GPU request on its own page, in every state, for each of the four, whole and in parts."""
+"""Each of the four personas sees the page of a GPU request in every state, whole and in parts."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_what_was_logged_on_another_day_says_the_day(world: World, owner: Client
 
 
 def replaced_by(gpr: Gpr, row: Reservation, world: World) -> Reservation:
-    """A spare that enters in its place."""
+    """Makes a spare that enters in its place."""
     factories.add_nodes(row.cluster, 1)
     node_replace(gpr=gpr, node_id=row.node_id, actor=world.people.admin, why="Its fan is loud.", now=db_now())
     return Reservation.objects.get(replaces=row)

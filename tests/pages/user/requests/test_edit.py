@@ -132,7 +132,7 @@ def test_a_form_without_the_version_that_was_read_changes_nothing(owner: Client,
 
 @pytest.mark.parametrize("version", [None, "", "x", "-1", "\x00"])
 def test_a_form_that_did_not_come_back_whole_says_so_and_what_to_do(version: str | None, owner: Client, waits: Gpr) -> None:
-    """Never "Version: enter a whole number" for a field that nobody sees. What was typed is kept and can be saved from there."""
+    """It never says "Version: enter a whole number" of a field that nobody sees. It keeps what was typed, and can be saved."""
     markup = text(owner.post(address(waits), form(name="mine", nodes="2", duration="3 h", version=version)), 409)
 
     assert "This page was too old or incomplete" in markup

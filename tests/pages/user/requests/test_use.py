@@ -1,4 +1,4 @@
-"""The page of a request shows how to use its box. That Kubernetes takes the Job: tests/kube/tenancy/test_members.py."""
+"""The page of a request shows how to use its box. tests/kube/tenancy/test_members.py proves that Kubernetes takes the Job."""
 
 from __future__ import annotations
 
