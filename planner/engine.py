@@ -17,8 +17,9 @@ from planner.basis import Basis
 from planner.board.board import Board
 from planner.board.waiting import Waiting, in_chains, turn_of
 from planner.capacity.profile import FOREVER_S
+from planner.causes import Cause, PlannedEviction
 from planner.feasibility import largest_that_fits
-from planner.plan import BarePlacement, Blocker, Cause, Explanation, Placement, Plan, PlannedEviction, PromiseMove, Reason, Remembered
+from planner.plan import BarePlacement, Blocker, Explanation, Placement, Plan, PromiseMove, Reason, Remembered
 from planner.promises.failure_reserve import FailureReserve
 from planner.promises.followers import compress_chains, hold_followers, settle_followers
 from planner.promises.live_board import Restore, Restored, restore_anew
@@ -104,7 +105,7 @@ def plan_newcomers(snapshot: Snapshot, restored: Restored) -> Plan | None:
         return None
     remembered = place_newcomers(board, newcomers, snapshot, queues=queues)
     reserve, rights = FailureReserve(board, snapshot.memory.failed), Rights(board, snapshot.quotas)
-    expected, ahead = board.expected_near(newcomers, foresight)
+    expected, ahead = foresight.expected_near(board, newcomers)
     slots = {waiting.request.id: slot for waiting in newcomers if (slot := board.slot(waiting)) is not None}
     reasons = Reasons(board, expected, [waiting.request for waiting in newcomers], ahead)
     explainer = _Explainer(board, slots, expected, reasons, rights, reserve, snapshot)

@@ -142,7 +142,7 @@ class OfferFinder:
     def _expected(self, board: Board, waiting: Waiting, barred: Set[str]) -> tuple[Mapping[str, Slot], Mapping[str, int] | None]:
         """Returns expected starts and, if they are not those of all, how many are ahead."""
         if board is self._board and self._before_edit is None:
-            return board.expected_near([waiting], self._foresight, is_trial=True) if board.has_slot(waiting) else ({}, None)
+            return self._foresight.expected_near(board, [waiting], is_trial=True) if board.has_slot(waiting) else ({}, None)
         # The others had their turn at the last tick.
         asked = None if can_order_nodes(self._snapshot) else {waiting.request.id}
         return assign_supplies(board, board.expected(asked), barred, only=waiting.request.id), None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from planner.board.board import Board, Started
 from planner.board.waiting import Turn, Waiting
 from planner.capacity.placement import Demand
-from planner.plan import PlannedEviction
+from planner.causes import PlannedEviction
 from planner.promises.ranges import Forecast
 from planner.snapshot import Policy, PolicyName, Pool, Request
 from simulation.failures import Failure

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 
 from planner.board.board import Board, Started
 from planner.board.waiting import Waiting, turn_of
+from planner.causes import Cause, PlannedEviction, victims_of
 from planner.engine import admit, bring_forward, forecast_of, make_evictions
-from planner.plan import Cause, PlannedEviction, victims_of
 from planner.promises.failure_reserve import FailureReserve
 from planner.promises.proof import raise_on_faults
 from planner.promises.ranges import Forecast, ForecastRanges

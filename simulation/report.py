@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from planner.plan import victims_of
+from planner.causes import victims_of
 from planner.promises.ranges import quantile
 from planner.snapshot import Pool
 from simulation.estimators import ESTIMATORS

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from json import dumps
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from django.db import transaction
 from django.utils.http import parse_etags
@@ -15,11 +16,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.encoders import JSONEncoder
+from rest_framework.viewsets import GenericViewSet
 
 from core.errors import InvalidInput, StaleState
-
-if TYPE_CHECKING:
-    from core.rest.views import ApiViewSet, Handler
 
 DIGEST_CHARS: Final = 32
 IF_MATCH: Final = OpenApiParameter(
@@ -51,7 +50,12 @@ def _names(body: type[serializers.Serializer[Any]]) -> tuple[str, ...]:
 
 @transaction.atomic
 def change_if_unchanged(
-    view: ApiViewSet[Any], body: type[serializers.Serializer[Any]], handler: Handler, request: Request, *args: Any, **kwargs: Any
+    view: GenericViewSet[Any],
+    body: type[serializers.Serializer[Any]],
+    handler: Callable[..., Response],
+    request: Request,
+    *args: Any,
+    **kwargs: Any,
 ) -> Response:
     """Raises StaleState, or InvalidInput for a header that holds no ETag."""
     wanted = parse_etags(request.headers["If-Match"].strip())
@@ -64,7 +68,7 @@ def change_if_unchanged(
     return handler(request, *args, **kwargs)
 
 
-def _lock_row(view: ApiViewSet[Any], answer: Any) -> None:
+def _lock_row(view: GenericViewSet[Any], answer: Any) -> None:
     """Lock the object's row, so that nobody else changes it before this request is done."""
     rows = view.get_queryset().model.objects.select_for_update(no_key=True, of=("self",))
     list(rows.filter(pk=answer.get("id")).values_list("pk"))

@@ -17,7 +17,7 @@ from gpr.supplies.selectors import SupplyState, pool_id, supply_pools
 from inventory.models import Cluster, HubAbsence, MaintenanceWindow, Supply, agent_is_live
 from inventory.rows import InventoryNode, WindowRow
 from inventory.selectors import cluster_is_open, cluster_is_silent
-from planner.plan import Cause
+from planner.causes import Cause
 from planner.snapshot import Node, Pool, Window
 
 # It is unknown when a node that is set aside, not ready or unreachable comes back. It is expected after one to two of these periods, on a

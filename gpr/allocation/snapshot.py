@@ -20,7 +20,7 @@ from gpr.allocation.rows import (
 )
 from gpr.models import ENDED, PROVISIONED, AfterCondition, Gpr, GprState, PlanRecord, ended_well
 from inventory.models import Cluster, MaintenanceWindow, Supply
-from planner.plan import Cause
+from planner.causes import Cause
 from planner.promises.live_board import LiveBoard
 from planner.snapshot import Node as PlannerNode
 from planner.snapshot import (

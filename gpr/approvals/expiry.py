@@ -15,10 +15,10 @@ _PACE: Final = Pace(timedelta(seconds=30))
 
 def approvals_watch(*, now: datetime) -> None:
     """Does nothing within half a minute of the last time."""
-    if _PACE.is_due(now) and overdue(now).exists():
+    if _PACE.is_due(now) and (late := overdue(now)).exists():
         from gpr.approvals.services import approvals_expire
 
-        approvals_expire(now=now)
+        approvals_expire(late, now=now)
 
 
 def overdue(now: datetime) -> QuerySet[Gpr]:

@@ -4,12 +4,12 @@ from datetime import datetime
 from typing import Final
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from accounts.models import User
 from core.errors import IllegalTransition, NotAllowed, StaleState
 from core.words import utc
 from gpr.allocation.stored_plan import plan_lock, plan_turn
-from gpr.approvals.expiry import overdue
 from gpr.approvals.selectors import Standing
 from gpr.lifecycle import gpr_transition
 from gpr.models import Gpr, GprState
@@ -58,9 +58,9 @@ def gpr_reject(*, gpr: Gpr, actor: User | None, why: str, now: datetime, reason:
     hint(TICK)
 
 
-def approvals_expire(*, now: datetime) -> None:
-    """Rejects what nobody has decided on in time."""
-    for gpr in overdue(now).select_related("slice").order_by("decide_by_at")[:_AT_ONCE]:
+def approvals_expire(overdue: QuerySet[Gpr], *, now: datetime) -> None:
+    """Rejects those on which nobody has decided in time, the oldest first, 100 at once."""
+    for gpr in overdue.select_related("slice").order_by("decide_by_at")[:_AT_ONCE]:
         last_at = utc(gpr.decide_by_at or now)
         why = f"Nobody decided on it by {last_at}, the last moment by the policy of workspace {gpr.slice.name}. Ask for it again."
         with set_aside_on_error("approval_expiry", f"{gpr.name} could not be rejected", now=now):

@@ -19,7 +19,7 @@ from inventory.services.reservations import BoxWindow, reservations_set_windows
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
-from planner.plan import PlannedEviction, Victim
+from planner.causes import PlannedEviction, Victim
 
 WHY = {
     VictimKind.RECLAIM: "its GPUs are borrowed, and the tenant they are guaranteed to needs them",

@@ -29,7 +29,7 @@ from gpr.requests.filters import MaintenanceFilter
 from inventory.models import MaintenanceState, MaintenanceWindow, Reservation
 from inventory.selectors import boxes_reaching_into, cluster_for, maintenance_for, maintenance_visible_to, node_for
 from inventory.services.maintenance import window_announce, window_cancel, window_draft
-from planner.plan import Cause
+from planner.causes import Cause
 
 REASON_MAX_CHARS = 200
 

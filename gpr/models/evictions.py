@@ -37,7 +37,7 @@ class Eviction(models.Model):
 
 
 class VictimKind(models.TextChoices):
-    """Its values are those of planner.plan.EvictionKind, and `admin`."""
+    """Its values are those of planner.causes.EvictionKind, and `admin`."""
 
     RECLAIM = "reclaim", "It borrowed GPUs, and the tenant they are guaranteed to needs them"
     PRIORITY = "priority", "It is evictable, and a request of higher priority may evict it"

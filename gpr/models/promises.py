@@ -21,7 +21,7 @@ class Promise(models.Model):
     slot_start_at = models.DateTimeField()
     # Ids of nodes, or of orders of nodes.
     slot_nodes = models.JSONField(default=list)
-    # The cause for which the slot is lost or at risk (planner.plan.Cause), and the id of its object.
+    # The cause for which the slot is lost or at risk (planner.causes.Cause), and the id of its object.
     lost_cause = models.CharField(max_length=32, blank=True)
     lost_cause_id = models.CharField(max_length=63, blank=True)
     # 50 % and 90 % of similar requests start by then; null while too few have started to tell.

@@ -19,8 +19,9 @@ from gpr.requests.selectors import start_positions
 from gpr.requests.spec import approval_reasons
 from inventory.models import MaintenanceWindow, Reservation
 from inventory.selectors import boxes_reaching_into
+from planner.causes import Cause, victims_of
 from planner.engine import plan
-from planner.plan import Cause, Plan, victims_of
+from planner.plan import Plan
 from planner.snapshot import Moved, Snapshot
 
 

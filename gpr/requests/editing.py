@@ -27,7 +27,7 @@ from gpr.requests.services import may_submit
 from gpr.requests.spec import PLAIN_FIELDS, GprSpec, approval_reasons, refuse_over_budget, request_summary, spec_check
 from journal.hints import TICK, hint
 from journal.services import event_record
-from planner.plan import Cause
+from planner.causes import Cause
 from planner.snapshot import Request, Snapshot
 
 # An edit of one of these fields makes a new plan and a new promise; an edit of any other field keeps the promise.

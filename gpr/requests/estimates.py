@@ -16,8 +16,9 @@ from gpr.quotas.borrowing import WOULD_BORROW
 from gpr.requests.alternatives import Alternative, Alternatives, Order, soonest_by_place
 from gpr.requests.editing import Candidate, candidate_of
 from gpr.requests.spec import GprSpec, beyond_end
+from planner.causes import EvictionKind, victims_of
 from planner.offers import OfferFinder
-from planner.plan import EvictionKind, Offer, victims_of
+from planner.plan import Offer
 from planner.promises.ranges import ForecastRanges
 from planner.snapshot import Request
 

@@ -30,7 +30,8 @@ from gpr.requests.selectors import names_visible_to
 from inventory.check_api import CheckResultSerializer
 from inventory.models import PHASES, Cluster, Reservation, StepResult, SupplyOrder
 from inventory.rows import gpus_by_reservation
-from planner.plan import Cause, Reason
+from planner.causes import Cause
+from planner.plan import Reason
 from protocol.nodes.steps import Milestone
 
 BORROWS_HELP = "Whether it uses, or will use, GPUs beyond its project's guarantee. It may then be evicted after notice."

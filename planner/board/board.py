@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sortedcontainers import SortedKeyList
@@ -53,9 +53,6 @@ from planner.capacity.profile import (
     with_unused_steps,
 )
 from planner.snapshot import Policy, PolicyName, Pool, Quota, Request, Running, Slot, Window
-
-if TYPE_CHECKING:
-    from planner.board.foresight import Foresight
 
 ROWS_AT_FIRST = 64
 FEW = 8
@@ -399,7 +396,7 @@ class Board:
 
         `asked`: stop when these have started, after now at the soonest; the rest keep their slots. None means all.
         """
-        return self._slots(self._played(asked)) if self.order else {}
+        return self._slots(self.played(asked)) if self.order else {}
 
     def starting(self) -> dict[str, Slot]:
         """Finds what starts now, as `expected` begins. Changes nothing."""
@@ -407,17 +404,10 @@ class Board:
         rows = scheduling.tick(capacity, self.empty_free_now(), table, self._order_now(), self.now_s, NO_COURSE)
         return {self._at_row[row].request.id: self.slot_at(places_of(table, row), self.now_s) for row in rows.tolist()}
 
-    def expected_near(
-        self, newcomers: Sequence[Waiting], foresight: Foresight, *, is_trial: bool = False
-    ) -> tuple[dict[str, Slot], dict[str, int]]:
-        """Does the same for requests that came beside all slots, but returns only the starts of these and of those that share nodes or
-        limits with them, or come before them; and how many start before each newcomer.
-
-        `foresight`: of the board without the newcomers. `is_trial`: others are to be tried on the same board.
+    def starts_near(self, newcomers: Sequence[Waiting], table: Table) -> tuple[dict[str, Slot], dict[str, int]]:
+        """Returns the starts, of a table that was played, of newcomers and of those that share nodes or limits with them, or come before
+        them; and how many start before each newcomer.
         """
-        is_alone = len(newcomers) == 1 and self.has_slot(newcomers[0]) and self._is_foreseeable()
-        asked = {each.request.id for each in newcomers}
-        table = foresight.played_beside(self, newcomers[0], is_trial=is_trial) if is_alone else self._played(asked)
         rows, is_on_nodes = [each.row for each in newcomers], np.zeros(max(len(self.node_ids), 1), np.bool_)
         for row in rows:
             is_on_nodes[places_of(table, row)] = True
@@ -425,7 +415,7 @@ class Board:
         first, end = (np.minimum(places, len(table.places)) for places in (table.first_place, table.first_place + table.nodes))
         limits = np.unique(table.all_limits[rows])
         found = (before[end] > before[first]) | np.isin(table.all_limits, limits[limits != NONE]).any(axis=1)
-        found[[*rows, *(self.queue[after].row for id_ in asked if (after := self.queue[id_].request.after) in self.queue)]] = True
+        found[[*rows, *(self.queue[after].row for each in newcomers if (after := each.request.after) in self.queue)]] = True
         near = sorted((self._at_row[row] for row in np.flatnonzero(found & (self._table.state == HAS_SLOT)).tolist()), key=turn_of)
         slots = {each.request.id: self.slot_at(places_of(table, each.row), table.slot_s.item(each.row)) for each in near}
         return slots, {each.request.id: self._ahead_count(each, table) for each in newcomers}
@@ -478,7 +468,7 @@ class Board:
 
     # Internals.
 
-    def _played(self, asked: Set[str] | None) -> Table:
+    def played(self, asked: Set[str] | None) -> Table:
         capacity, table = self.playground()
         if self.policy.name == PolicyName.GUARDED:
             self.play(capacity, table, (self.now_s, NEVER_S), asked, NO_COURSE)
@@ -492,7 +482,7 @@ class Board:
         is_before[: self.order.index(waiting)] |= starts_s[: self.order.index(waiting)] == start_s
         return int((has_slot & is_before & (starts_s > self.now_s)).sum())
 
-    def _is_foreseeable(self) -> bool:
+    def is_foreseeable(self) -> bool:
         """A slot can make others start sooner elsewhere if they wait for a pool that they prefer."""
         return self.policy.name == PolicyName.GUARDED and not self._followers and not self._table.handicaps_s[self._order_now()].any()
 

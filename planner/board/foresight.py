@@ -53,8 +53,21 @@ class Foresight:
         self._known = known or _Known()
         self._tried: _Tried | None = None
 
-    def played_beside(self, board: Board, newcomer: Waiting, *, is_trial: bool) -> Table:
-        """Plays the queue until the newcomer starts. `is_trial`: others are to be tried on the same board."""
+    def expected_near(
+        self, board: Board, newcomers: Sequence[Waiting], *, is_trial: bool = False
+    ) -> tuple[dict[str, Slot], dict[str, int]]:
+        """Returns what `Board.starts_near` does of a board that the newcomers joined beside all slots.
+
+        `is_trial`: others are to be tried on the same board.
+        """
+        if len(newcomers) == 1 and board.has_slot(newcomers[0]) and board.is_foreseeable():
+            table = self._played_beside(board, newcomers[0], is_trial=is_trial)
+        else:
+            table = board.played({each.request.id for each in newcomers})
+        return board.starts_near(newcomers, table)
+
+    def _played_beside(self, board: Board, newcomer: Waiting, *, is_trial: bool) -> Table:
+        """Plays the queue until the newcomer starts."""
         known, slot = self._known.at(board.now_s), board.slot_at(board.nodes_of(newcomer), board.start_s(newcomer))
         if is_trial and (known.until_s <= slot.start_s or board.group_of(newcomer) not in known.groups):
             known = self._known = self._extended(known, board, newcomer)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from planner.plan import Cause
+from planner.causes import Cause
 from planner.snapshot import Request
 
 

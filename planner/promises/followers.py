@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from planner.board.board import Board
 from planner.board.waiting import Waiting
-from planner.plan import Cause
+from planner.causes import Cause
 from planner.promises.repair import place_again
 
 

@@ -18,7 +18,7 @@ from planner.board.demands import LEVELS
 from planner.board.waiting import Turn, Waiting, by_promise
 from planner.capacity.placement import OF_SLICE, in_one_domain
 from planner.capacity.profile import FOREVER_S, NONE, Ints
-from planner.plan import Cause
+from planner.causes import Cause
 from planner.promises.failure_shift import shift_later_slots
 from planner.promises.silence import hold_late_slots, hold_slots, risk_of, silence_cause_of, was_at_risk
 from planner.snapshot import PolicyName, Request, Slot, Snapshot, Window, Within

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from planner.board.board import Board, Box
 from planner.board.waiting import Waiting
 from planner.capacity.profile import FOREVER_S
-from planner.plan import Cause
+from planner.causes import Cause
 from planner.snapshot import Request, Slot
 
 

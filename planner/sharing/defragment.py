@@ -19,7 +19,7 @@ from planner.board.board import Board, Box
 from planner.board.waiting import Waiting
 from planner.capacity.placement import Demand, members_of
 from planner.capacity.profile import NEVER_S, Ints
-from planner.plan import EvictionKind, PlannedEviction, Victim
+from planner.causes import EvictionKind, PlannedEviction, Victim
 from planner.promises.repair import board_of
 from planner.snapshot import Request, Running, Slot, Snapshot
 

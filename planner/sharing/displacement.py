@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from planner.board.board import Board, Box
 from planner.board.waiting import Waiting, by_promise
 from planner.capacity.placement import Demand
-from planner.plan import Cause
+from planner.causes import Cause
 from planner.promises.repair import place_again
 from planner.snapshot import Moved
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from planner.board.board import Board
 from planner.board.waiting import Waiting
-from planner.plan import Cause
+from planner.causes import Cause
 from planner.promises.failure_reserve import FailureReserve
 from planner.promises.repair import place_again, slot_problem
 from planner.promises.slack import SlackTracker, find_new_place

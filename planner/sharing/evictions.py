@@ -16,7 +16,7 @@ from planner.board.board import Board, Box
 from planner.board.waiting import Waiting
 from planner.capacity.placement import Demand
 from planner.capacity.profile import NEVER_S
-from planner.plan import Cause, EvictionKind, PlannedEviction, Victim
+from planner.causes import Cause, EvictionKind, PlannedEviction, Victim
 from planner.sharing.displacement import DisplacedSlots, place_or_restore
 from planner.sharing.rights import Rank, Right, Rights
 from planner.snapshot import Policy, Quota, Request

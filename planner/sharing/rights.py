@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from planner.board.board import Board, Box
 from planner.board.waiting import Waiting
-from planner.plan import EvictionKind
+from planner.causes import EvictionKind
 from planner.snapshot import Quota, Request, Slot
 
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 from core.pages import words
 from core.pages.parts import Fact, Pair, Tab
 from gpr.promises.calibration import DAYS, DAYS_DEFAULT, Accuracy, Calibration, CauseShare, ClassScore, Score, SettledPromise, SpanScore
-from planner.plan import Cause
+from planner.causes import Cause
 from planner.promises.ranges import ENOUGH_COUNT, TARGETS
 from portal_shared.access import PageRequest
 from portal_shared.parts.paging import url_with

@@ -12,7 +12,7 @@ from core.clock import db_now
 from gpr.models import Gpr, Promise
 from gpr.promises import calibration
 from gpr.promises.calibration import Calibration, calibration_for
-from planner.plan import Cause
+from planner.causes import Cause
 from slices.models import Slice
 from tests import factories
 from tests.calibration.outcomes import moved, settled, waited

@@ -6,7 +6,7 @@ import pytest
 
 from gpr.models import Gpr, PromiseMove
 from gpr.requests.editing import gpr_edit, spec_of
-from planner.plan import Cause
+from planner.causes import Cause
 from tests import factories
 from tests.api.conftest import Caller
 from tests.builders import make_slice, node_view, nodes_of

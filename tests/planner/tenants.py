@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from planner.causes import EvictionKind, victims_of
 from planner.engine import plan
-from planner.plan import EvictionKind, Plan, harm_of, victims_of
+from planner.plan import Plan, harm_of
 from planner.snapshot import Moved, Place, Quota, Request, Running, Snapshot
 from tests.planner.oracle import problems
 from tests.planner.world import World

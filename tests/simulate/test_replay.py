@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from planner.board.board import Started
+from planner.causes import PlannedEviction
 from planner.engine import plan
-from planner.plan import PlannedEviction
 from planner.snapshot import Memory, Policy, PolicyName, Pool, Quota, Request, Running, Snapshot, Window
 from simulation.failures import Failure
 from simulation.joblist import TraceJob, read_jobs, read_nodes, request_of

@@ -15,7 +15,7 @@ from core.pages.table import RowGroup
 from gpr.models import PromiseMove
 from inventory.models import MaintenanceState, MaintenanceWindow, Reservation
 from inventory.selectors import boxes_reaching_into, maintenance_ahead, maintenance_visible_to
-from planner.plan import Cause
+from planner.causes import Cause
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.plan.question import Reaching
 from portal_shared.access import PageRequest, why_not_write

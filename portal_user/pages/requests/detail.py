@@ -29,7 +29,8 @@ from gpr.requests.selectors import events_visible_to, gpr_for, gprs_visible_to, 
 from gpr.supplies.orders import orders_under
 from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
-from planner.plan import Cause, Reason
+from planner.causes import Cause
+from planner.plan import Reason
 from portal_shared.access import PageRequest, moment_formatter
 from portal_shared.parts.gpr_box import ask_of, shown_state
 from portal_shared.parts.promises import CAUSE_WORDS

@@ -10,7 +10,7 @@ from django.db.models import Q
 from core.pages import words
 from gpr.models import ENDED, Gpr, GprState
 from journal.models import Event
-from planner.plan import Cause
+from planner.causes import Cause
 from portal_shared.parts.gpr_box import late_s
 from portal_shared.parts.promises import CAUSE_WORDS
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.clock import db_now
-from planner.plan import Cause
+from planner.causes import Cause
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 from tests.calibration.outcomes import moved, settled, waited

@@ -9,6 +9,7 @@ import pytest
 
 from accounts.models import PlatformRole, User
 from core.clock import db_now
+from gpr.approvals.expiry import overdue
 from gpr.approvals.services import approvals_expire
 from gpr.models import Gpr
 from journal.models import Event, Notice
@@ -180,10 +181,11 @@ def test_what_nobody_decides_on_in_the_time_of_the_policy_is_rejected_and_its_ow
     assert abs((late.decide_by_at - db_now()).total_seconds() - 3600) < 60
     assert owner.get(f"gprs/{late.pk}/").json()["decide_by_at"] is not None
 
-    approvals_expire(now=late.decide_by_at - timedelta(seconds=1))
+    before_at = late.decide_by_at - timedelta(seconds=1)
+    approvals_expire(overdue(before_at), now=before_at)
     assert {gpr.state for gpr in Gpr.objects.all()} == {"PENDING_APPROVAL"}
-    approvals_expire(now=late.decide_by_at)
-    approvals_expire(now=late.decide_by_at)
+    for _ in range(2):
+        approvals_expire(overdue(late.decide_by_at), now=late.decide_by_at)
 
     assert owner.get(f"gprs/{late.pk}/").json()["state"] == "REJECTED"
     foreign.refresh_from_db()

@@ -9,8 +9,8 @@ import pytest
 from core.clock import db_now
 from gpr.models import Gpr, PromiseMove
 from inventory.models import Node
+from planner.causes import Cause
 from planner.explain import STRANGER
-from planner.plan import Cause
 from protocol.assignments import Phase
 from tests import factories
 from tests.api.conftest import A_STRANGER, Caller, World, assert_problem

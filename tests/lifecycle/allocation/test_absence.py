@@ -16,7 +16,7 @@ from gpr.allocation.allocator import tick
 from gpr.models import AllocatorRecord, Gpr, GprState, Promise, PromiseMove
 from inventory.models import SupplyOrderState
 from inventory.services.supplies import ORDER_LATE_MOST_S
-from planner.plan import Cause
+from planner.causes import Cause
 from protocol.assignments import Desired
 from tests.builders import make_slice, node_view
 from tests.lifecycle.boxes.spares import spare_of, swapping

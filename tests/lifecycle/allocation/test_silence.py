@@ -9,7 +9,7 @@ import pytest
 from gpr.allocation.allocator import tick
 from gpr.models import Gpr, GprState, Promise, PromiseMove
 from gpr.requests.editing import gpr_edit, spec_of
-from planner.plan import Cause
+from planner.causes import Cause
 from tests.builders import make_cluster, make_slice
 from tests.effort import IS_SOAK
 from tests.inventory.agent import Agent

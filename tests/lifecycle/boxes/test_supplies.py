@@ -24,7 +24,8 @@ from inventory.services.maintenance import window_announce, window_draft
 from inventory.services.supplies import ORDER_LATE_MOST_S, order_fail, supply_change, supply_create
 from journal.models import Event
 from planner import engine
-from planner.plan import Cause, Plan
+from planner.causes import Cause
+from planner.plan import Plan
 from planner.snapshot import Snapshot
 from protocol.nodes.inventory import GpuView, NodeView
 from slices.models import Slice

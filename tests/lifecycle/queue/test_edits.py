@@ -21,7 +21,7 @@ from gpr.requests.estimates import Estimate, gpr_estimate
 from gpr.requests.spec import GprSpec
 from inventory.models import Cluster, Node
 from inventory.services.inventory import inventory_store
-from planner.plan import Cause
+from planner.causes import Cause
 from slices.policies.services import policy_change, policy_of
 from slices.quotas.services import quota_create, quota_delete
 from slices.services import slice_set_clusters

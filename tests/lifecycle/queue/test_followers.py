@@ -21,7 +21,8 @@ from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import gpr_extend, gpr_release
 from journal.models import Event, Notice
 from journal.notices.outbox import outbox_expand
-from planner.plan import Cause, Reason
+from planner.causes import Cause
+from planner.plan import Reason
 from planner.snapshot import Slot
 from slices.models import Slice
 from tests.builders import make_slice

@@ -15,7 +15,7 @@ from gpr.queue.previews import preview_move, preview_priority
 from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.selectors import QUEUE_ORDER, start_positions
 from journal.models import Event
-from planner.plan import Cause
+from planner.causes import Cause
 from tests.builders import make_slice
 from tests.lifecycle.stage import Stage, fresh
 

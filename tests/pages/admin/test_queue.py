@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 
 from core.clock import db_now
 from gpr.models import Gpr, GprState, PromiseMove
-from planner.plan import Cause
+from planner.causes import Cause
 from portal_shared.parts.paging import PAGE_ROWS
 from tests import factories
 from tests.pages.admin_world import HTMX, QUERIES_MAX, AdminWorld, queue_up

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from core.clock import db_now
-from planner.plan import Cause
+from planner.causes import Cause
 from portal_shared.parts.promises import percent
 from tests import factories
 from tests.calibration.outcomes import moved, settled, waited

@@ -31,9 +31,9 @@ def test_a_newcomer_starts_when_it_would_if_all_were_played_whoever_was_tried_or
     for request in come:
         if (newcomer := _placed(board, request, snapshot)) is None:
             continue
-        told = board.expected_near([newcomer], foresight, is_trial=dice.random() < 0.6)
+        told = foresight.expected_near(board, [newcomer], is_trial=dice.random() < 0.6)
 
-        assert told == board.expected_near([newcomer], Foresight())
+        assert told == Foresight().expected_near(board, [newcomer])
         assert told[0].items() <= board.expected({request.id}).items()
 
         added = [newcomer]

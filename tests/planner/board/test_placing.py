@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.causes import Cause
 from planner.engine import plan
 from planner.feasibility import LargestRequest, largest_that_fits
-from planner.plan import Cause, Placement, PromiseMove, Reason
+from planner.plan import Placement, PromiseMove, Reason
 from planner.snapshot import Node, Policy, Pool, Quota, Request, Snapshot, Window, Within
 from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, moves, placements, pool, request, running, settled, stand, starts, waiting
 

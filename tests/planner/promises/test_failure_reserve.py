@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
+from planner.causes import Cause
 from planner.engine import plan
 from planner.offers import offers
-from planner.plan import Cause, PromiseMove
+from planner.plan import PromiseMove
 from planner.promises import failure_shift
 from planner.snapshot import Failed, Memory, Policy, Quota, Request, SlackSettings, Slot, Snapshot, Window
 from tests.effort import examples

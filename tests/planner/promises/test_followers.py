@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from planner.causes import Cause
 from planner.engine import plan
 from planner.explain import sentence
-from planner.plan import Blocker, Cause, Explanation, PromiseMove, Reason
+from planner.plan import Blocker, Explanation, PromiseMove, Reason
 from planner.snapshot import Policy, Request, Snapshot
 from tests.planner.build import EITHER, GUARDED, moves, placements, pool, request, running, settled, slots, stand, starts
 

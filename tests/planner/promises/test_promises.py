@@ -12,8 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from planner.causes import Cause
 from planner.engine import plan
-from planner.plan import Cause, Placement, Plan
+from planner.plan import Placement, Plan
 from planner.snapshot import Node, Policy, Request, Slot, Snapshot
 from tests.effort import examples
 from tests.planner.build import placements, settled, slots, starts, stored

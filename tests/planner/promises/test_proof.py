@@ -10,8 +10,9 @@ import pytest
 
 from planner import engine
 from planner.board.board import Board
+from planner.causes import Cause
 from planner.engine import plan
-from planner.plan import Cause, Flaw, Plan, PlanFault, PromiseMove
+from planner.plan import Flaw, Plan, PlanFault, PromiseMove
 from planner.promises.proof import InvalidPlanError
 from planner.snapshot import PolicyName, Quota, Request, Snapshot, Window, Within
 from simulation.replay import Planner

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from planner.causes import Cause
 from planner.engine import plan
-from planner.plan import Cause, PromiseMove
+from planner.plan import PromiseMove
 from planner.promises import repair
 from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Snapshot, Supply, Window
 from tests.planner.build import (

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from planner.plan import Cause, Plan, PromiseMove, Reason
+from planner.causes import Cause
+from planner.plan import Plan, PromiseMove, Reason
 from planner.snapshot import Policy, Pool, Request, Window
 from tests.effort import IS_SOAK
 from tests.planner.build import placements

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from planner.causes import Cause, victims_of
 from planner.engine import plan
 from planner.offers import offers
-from planner.plan import Cause, PromiseMove, Reason, victims_of
+from planner.plan import PromiseMove, Reason
 from planner.sharing import bookings
 from planner.sharing.bookings import GRID_S, fitting, nearest
 from planner.snapshot import Policy, Quota, Request, Snapshot, Window

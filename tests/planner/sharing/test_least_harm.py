@@ -10,9 +10,9 @@ from unittest.mock import patch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from planner.causes import PlannedEviction, victims_of
 from planner.engine import plan
 from planner.offers import offers
-from planner.plan import PlannedEviction, victims_of
 from planner.sharing import bookings
 from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, SlackSettings, Snapshot
 from tests.effort import examples

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.causes import Cause
 from planner.engine import plan
-from planner.plan import Cause
 from planner.snapshot import Moved, Place, Policy, SlackSettings, Snapshot
 from tests.effort import examples
 from tests.planner.build import moves, placements, pool, request, running, settled, slots, starts, waiting

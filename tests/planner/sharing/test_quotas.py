@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.causes import Cause, EvictionKind
 from planner.engine import plan
 from planner.offers import offers
-from planner.plan import Cause, EvictionKind, Plan, Reason
+from planner.plan import Plan, Reason
 from planner.promises.repair import board_of
 from planner.sharing.rights import Rank, Rights
 from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Snapshot

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.causes import Cause
 from planner.engine import plan
 from planner.offers import OfferFinder, offers
-from planner.plan import Cause, Plan, Reason
+from planner.plan import Plan, Reason
 from planner.sharing.supplies import ASSIGNMENTS_MOST
 from planner.snapshot import Node, Policy, Pool, Request, Snapshot, Supply, Window, Within
 from tests.effort import examples

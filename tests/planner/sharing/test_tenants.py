@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.plan import Cause
+from planner.causes import Cause
 from planner.snapshot import Policy
 from tests.effort import examples
 from tests.planner.draw import ROOMY, TIGHT

@@ -19,7 +19,7 @@ from gpr.quotas.borrowing import borrowing_of
 from gpr.requests.selectors import gpr_for, gprs_visible_to, names_visible_to
 from inventory.models import Node
 from journal.models import Event
-from planner.plan import Cause
+from planner.causes import Cause
 from portal_admin.actions import AdminAction, actions_for
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.plan.queue.page import Mark

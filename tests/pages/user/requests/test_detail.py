@@ -22,7 +22,7 @@ from gpr.replacement.services import node_replace
 from gpr.requests.ending import gpr_extend, gpr_release
 from inventory.models import Gpu, Reservation, ReservationState, StepResult
 from journal.models import Event
-from planner.plan import Cause
+from planner.causes import Cause
 from portal_admin.pages.plan.queue import inspector
 from portal_shared.parts import promises
 from portal_user.pages.requests.detail import _gpu_title
