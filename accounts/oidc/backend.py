@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ log = structlog.get_logger(__name__)
 
 CLOCK_SKEW_S: Final = 60
 KEYS_S, KEYS_READ_AGAIN_S = 3600, 60
+# JSON of another form than the standards say.
+MALFORMED: Final = (AttributeError, KeyError, TypeError, ValueError)
 LOGOUT_EVENT: Final = "http://schemas.openid.net/event/backchannel-logout"
 
 
@@ -65,20 +68,22 @@ class CodeFlow(OIDCAuthenticationBackend):
             more = self.get_userinfo(tokens["access_token"], tokens["id_token"], told)
         except (requests.ConnectionError, requests.Timeout):
             raise ProviderDown(self.provider) from None
-        except (requests.RequestException, SuspiciousOperation, jwt.PyJWTError, KeyError, ValueError, TypeError) as error:
+        except (requests.RequestException, SuspiciousOperation, jwt.PyJWTError, *MALFORMED) as error:
             log.warning("oidc_refused", provider=self.provider.key, error=type(error).__name__)
             raise SignInRefused(f"The answer of {self.provider.label} was not accepted. Start again.") from None
         if not isinstance(more, dict) or more.get("sub") != told["sub"]:
             raise SignInRefused(f"The answer of {self.provider.label} was not accepted. Start again.")
-        return self._claims({**more, **told})
+        return claims_from(self.provider, {**more, **told})
 
     def logout_claims(self, token: str) -> dict[str, Any]:
         """Checks a logout token (OpenID Connect Back-Channel Logout 1.0, section 2.6). Raises SignInRefused."""
         try:
             told: dict[str, Any] = self.get_payload_data(token, self.retrieve_matching_jwk(token))
-        except (requests.RequestException, SuspiciousOperation, jwt.PyJWTError, KeyError, ValueError):
+        except (requests.RequestException, SuspiciousOperation, jwt.PyJWTError, *MALFORMED):
             raise SignInRefused("This logout token is not valid.") from None
-        if LOGOUT_EVENT not in told.get("events", {}) or "nonce" in told or not (told.get("sub") or told.get("sid")):
+        events, who = told.get("events"), [told[key] for key in ("sub", "sid") if told.get(key)]
+        is_logout = isinstance(events, dict) and LOGOUT_EVENT in events and "nonce" not in told
+        if not is_logout or not who or any(not isinstance(text, str) or text_fault(text) for text in who):
             raise SignInRefused("This logout token is not valid.")
         return told
 
@@ -118,22 +123,24 @@ class CodeFlow(OIDCAuthenticationBackend):
             raise SuspiciousOperation("The ID token names no end or no subject.")
         return told
 
-    def _claims(self, told: dict[str, Any]) -> Claims:
-        groups = told.get(self.provider.groups_claim) or []
-        if self.provider.groups_claim in (told.get("_claim_names") or {}):
-            raise SignInRefused(f"{self.provider.label} has too many groups of you to send. Ask an administrator to have it send fewer.")
-        if isinstance(groups, str):
-            groups = [groups]
-        if text_fault(str(told["sub"])) or any(isinstance(group, str) and text_fault(group) for group in groups):
-            raise SignInRefused(f"{self.provider.label} sent a subject or a group that EGS cannot read. Ask an administrator.")
-        return Claims(
-            issuer=self.provider.issuer,
-            subject=str(told["sub"]),
-            session=str(told.get("sid") or ""),
-            name=str(told.get("preferred_username") or told.get("name") or told.get("email") or ""),
-            email=str(told.get("email") or "") if told.get("email_verified") is True else "",
-            groups=tuple(sorted({group for group in groups if isinstance(group, str)})) if isinstance(groups, list) else (),
-        )
+
+def claims_from(provider: Provider, told: Mapping[str, Any]) -> Claims:
+    """Raises SignInRefused for claims that EGS cannot read."""
+    overflown, groups = told.get("_claim_names"), told.get(provider.groups_claim) or []
+    if isinstance(overflown, dict) and provider.groups_claim in overflown:
+        raise SignInRefused(f"{provider.label} has too many groups of you to send. Ask an administrator to have it send fewer.")
+    groups = [groups] if isinstance(groups, str) else groups
+    subject, session = str(told["sub"]), str(told.get("sid") or "")
+    if not isinstance(groups, list) or any(not isinstance(text, str) or text_fault(text) for text in (subject, session, *groups)):
+        raise SignInRefused(f"{provider.label} sent a subject, a session or groups that EGS cannot read. Ask an administrator.")
+    return Claims(
+        issuer=provider.issuer,
+        subject=subject,
+        session=session,
+        name=next((name for key in ("preferred_username", "name", "email") if isinstance(name := told.get(key), str) and name), ""),
+        email=str(told.get("email") or "") if told.get("email_verified") is True else "",
+        groups=tuple(sorted(set(groups))),
+    )
 
 
 def _settings(provider: Provider, endpoints: Endpoints) -> dict[str, Any]:

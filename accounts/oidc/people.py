@@ -7,8 +7,6 @@ from datetime import datetime
 from itertools import count
 from typing import Final
 
-from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.db import transaction
 
 from accounts.audit import AccountChange, report
@@ -17,7 +15,7 @@ from accounts.oidc.backend import Claims, SignInRefused
 from accounts.oidc.providers import Provider
 from accounts.people.services import identity_set_groups, user_create
 from core.locks import transaction_lock
-from core.names import name_fault
+from core.names import mail_fault, name_fault
 
 GROUPS_MAX: Final = 1000
 GROUP_MAX_CHARS: Final = 255
@@ -56,11 +54,7 @@ def may_link(login: Login) -> bool:
 
 
 def _email_of(claims: Claims) -> str:
-    try:
-        validate_email(claims.email)
-    except ValidationError:
-        return ""
-    return claims.email[:254]
+    return "" if mail_fault(claims.email) else claims.email[:254]
 
 
 def _free_name(claims: Claims) -> str:

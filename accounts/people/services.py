@@ -10,8 +10,9 @@ from django.db import IntegrityError, transaction
 from accounts.audit import AccountChange, report
 from accounts.models import GroupRole, Identity, Login, PlatformRole, RoleSource, User
 from accounts.sessions import logins_end
-from core.errors import Conflict, NameTaken
+from core.errors import Conflict, InvalidInput, NameTaken
 from core.locks import transaction_lock
+from core.names import mail_fault
 
 GroupsListener = Callable[[User, datetime], None]
 _groups_listeners: list[GroupsListener] = []
@@ -32,7 +33,9 @@ def user_create(
     is_service: bool = False,
     actor: User | None = None,
 ) -> User:
-    """Raises NameTaken."""
+    """Raises InvalidInput for a mail address that is none, or NameTaken."""
+    if email and (fault := mail_fault(email)):
+        raise InvalidInput({"email": [fault]})
     source = RoleSource.NOBODY if role == PlatformRole.MEMBER else RoleSource.HAND
     user = User(name=name, email=email, role=role, role_source=source, is_service=is_service, created_at=now)
     user.set_unusable_password()

@@ -11,7 +11,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from accounts.models import ApiToken, GroupRole, Identity, Login, PlatformRole, Scope, User
-from accounts.oidc.backend import Claims, SignInRefused
+from accounts.oidc.backend import Claims, SignInRefused, claims_from
 from accounts.oidc.people import identity_sign_in, may_link
 from accounts.oidc.providers import Provider
 from accounts.people.services import (
@@ -196,6 +196,29 @@ def test_a_group_of_the_same_name_at_another_provider_gives_nothing(root: User, 
 def test_too_many_or_too_long_groups_are_refused_with_a_clear_text(groups: Sequence[str]) -> None:
     with pytest.raises(SignInRefused, match="fewer groups"):
         sign_in("1", *groups)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"groups": 5},
+        {"groups": True},
+        {"groups": {"admins": 1}},
+        {"groups": ["admins", {"id": 1}]},
+        {"groups": ["a\x00b"]},
+        {"sid": "s\x00"},
+        {"_claim_names": {"groups": "src1"}},
+    ],
+)
+def test_claims_that_cannot_be_read_are_refused_with_a_clear_text(told: dict[str, Any]) -> None:
+    with pytest.raises(SignInRefused, match="Ask an administrator"):
+        claims_from(CORP, {"sub": "1", **told})
+
+
+def test_claims_of_odd_types_that_no_rights_follow_from_are_left_out() -> None:
+    told = {"sub": 7, "groups": "team", "_claim_names": 5, "preferred_username": {"a": 1}, "name": "Ada", "email": ["x"]}
+
+    assert claims_from(CORP, told) == Claims(CORP.issuer, "7", session="", name="Ada", email="", groups=("team",))
 
 
 def test_a_role_that_an_administrator_set_by_hand_holds_whatever_groups_say(root: User) -> None:
