@@ -60,7 +60,7 @@ def send_as_bot(letter: Letter) -> None:
         code = str(error.response.get("error", ""))
         told = f": {code}" if CODE.fullmatch(code) else ""
         raise NotSent(f"Slack refused the message{told}.", is_final=code in FINAL_CODES) from None
-    except ValueError:
+    except (AttributeError, TypeError, ValueError):  # HTML, or JSON that is no object
         raise NotSent("Slack gave no answer that EGS understands.") from None
 
 

@@ -202,8 +202,9 @@ def test_slack_gets_text_in_which_nobody_can_hide_a_link_or_call_the_whole_chann
         (b'{"ok": false, "error": "channel_not_found"}', S.FAILED, "Slack refused the message: channel_not_found."),
         (b'{"ok": false, "error": "Bearer xoxb-secret"}', S.WAITING, "Slack refused the message."),
         (b"<html>xoxb-secret</html>", S.WAITING, "Slack refused the message."),
+        (b'["xoxb-secret"]', S.WAITING, "Slack gave no answer that EGS understands."),
     ],
-    ids=["refused for good", "refused with the token", "no answer"],
+    ids=["refused for good", "refused with the token", "no answer", "no object"],
 )
 def test_slack_that_refuses_for_good_is_not_asked_again_and_its_owner_reads_why_without_the_token(
     owner: User, workspace: Slice, receiver: HttpReceiver, now: datetime, settings: Any, answer: bytes, state: str, error: str
