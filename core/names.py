@@ -7,6 +7,9 @@ import unicodedata
 from typing import Final
 from uuid import UUID
 
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+
 PATTERN: Final = r"\A[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z"
 MUST: Final = "Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most."
 TEXT_MUST: Final = "Must be one line, and must not hold control or invisible characters."
@@ -29,6 +32,17 @@ def name_fault(name: str) -> str:
 def text_fault(text: str) -> str:
     """Return the fault as a sentence, or ""."""
     return TEXT_MUST if any(map(_is_unseen, text)) else ""
+
+
+def mail_fault(address: str) -> str:
+    """Return the fault as a sentence, or ""."""
+    if not address.isascii():
+        return "Must have plain letters only, since others look alike. A domain with other letters begins with xn--."
+    try:
+        validate_email(address)
+    except ValidationError:
+        return "Must be a mail address, as ada@example.com."
+    return ""
 
 
 def _is_unseen(character: str) -> bool:

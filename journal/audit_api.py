@@ -83,11 +83,14 @@ class AuditViewSet(mixins.ListModelMixin, ApiViewSet[Event]):
     @action(detail=False, methods=["get"], pagination_class=None)
     def export(self, request: Request) -> StreamedText:
         """Export all records that match the filters as JSON lines, the oldest first."""
-        rows = self.filter_queryset(self.get_queryset()).order_by("id")
-        return StreamedText(audit_lines(rows), content_type="application/x-ndjson", filename="audit.jsonl")
+        return audit_file(self.filter_queryset(self.get_queryset()))
 
 
-def audit_lines(rows: QuerySet[Event]) -> Iterator[str]:
+def audit_file(rows: QuerySet[Event]) -> StreamedText:
+    return StreamedText(_lines(rows.order_by("id")), content_type="application/x-ndjson", filename="audit.jsonl")
+
+
+def _lines(rows: QuerySet[Event]) -> Iterator[str]:
     after = 0
     while batch := list(rows.filter(Q(pk__gt=after))[:EXPORT_ROWS]):
         for row in batch:

@@ -86,7 +86,7 @@ def slice_create(*, name: str, project: Project, clusters: Iterable[Cluster], ac
             number, terms = Slice.objects.count(), terms_of_new(project, own)
             slice_ = Slice.objects.create(name=name, project=project, created_at=now, number=number, ends_at=project.ends_at, **terms)
     except IntegrityError:
-        raise NameTaken(f"There is already a slice named {name}. Choose another name.") from None
+        raise NameTaken(f"There is already a workspace named {name}. Choose another name.") from None
     policy_begin(slice_, own, actor=actor, now=now)
     slice_.clusters.set(clusters)
     event_record(kind="slice.created", message=f"Workspace {name} was made.", at=now, actor=actor, slice_id=slice_.pk)

@@ -3,7 +3,8 @@ from __future__ import annotations
 from django.http import HttpResponse
 from django.views.decorators.http import require_GET
 
-from journal.audit_api import audit_lines
+from core.streaming import StreamedText
+from journal.audit_api import audit_file
 from portal_admin.pages.audit import AuditPage, audit_filtered
 from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only
@@ -17,7 +18,5 @@ def audit(request: PageRequest) -> HttpResponse:
 
 @require_GET
 @admin_only
-def export(request: PageRequest) -> HttpResponse:
-    lines = "".join(audit_lines(audit_filtered(request).order_by("id")))
-    headers = {"Content-Disposition": 'attachment; filename="audit.jsonl"'}
-    return HttpResponse(lines, content_type="application/x-ndjson", headers=headers)
+def export(request: PageRequest) -> StreamedText:
+    return audit_file(audit_filtered(request))

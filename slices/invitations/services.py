@@ -10,15 +10,13 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from accounts.models import User
 from accounts.policy import Kind, Verb, may_all, visible_rows
 from core.errors import Conflict, InvalidInput, NotFound
-from core.names import name_fault
+from core.names import mail_fault, name_fault
 from core.rest.references import by_reference, id_of, one_by_id
 from journal.hints import hint, user_topic
 from journal.services import event_record
@@ -48,13 +46,7 @@ def invitee_fault(reference: str) -> str:
     """Return the fault of a name or a mail address as a sentence, or ""."""
     if not _is_address(reference):
         return name_fault(reference) if id_of(reference) is None else ""
-    if not reference.isascii():
-        return "Must have plain letters only, since others look alike. A domain with other letters begins with xn--."
-    try:
-        validate_email(reference)
-    except ValidationError:
-        return "Must be a name or a mail address."
-    return ""
+    return mail_fault(reference)
 
 
 @transaction.atomic

@@ -9,14 +9,12 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 
 from accounts.models import User
 from accounts.permissions import refuse_bound
 from core.errors import Conflict, IllegalTransition, InvalidInput, NameTaken
-from core.names import text_fault
+from core.names import mail_fault, text_fault
 from core.outbound import url_fault
 from core.vault import encrypt, rotate_rows
 from core.words import duration, utc
@@ -223,16 +221,8 @@ def _target_fault(terms: ChannelTerms) -> str:
         return text_fault(terms.target) or f"Must have {TARGET_MAX_CHARS} characters at most."
     if terms.kind == ChannelKind.WEBHOOK:
         return url_fault(terms.target)
-    return _mail_fault(terms.target) if terms.kind == ChannelKind.MAIL else ""
-
-
-def _mail_fault(address: str) -> str:
-    if not settings.EMAIL_HOST:
-        return NO_SERVER
-    try:
-        validate_email(address)
-    except ValidationError:
-        return "Must be a mail address."
+    if terms.kind == ChannelKind.MAIL:
+        return mail_fault(terms.target) if settings.EMAIL_HOST else NO_SERVER
     return ""
 
 

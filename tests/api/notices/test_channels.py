@@ -63,6 +63,7 @@ def test_a_webhooks_key_is_replaced_and_the_new_one_shown_once(world: World, own
         ({"name": "x", "kind": "slack_bot", "target": "#gpus", "secret": "not-a-token"}, "secret"),
         ({"name": "x", "kind": "mail", "target": "a@example.com\nBcc: b@example.com"}, "target"),
         ({"name": "x", "kind": "mail", "target": "nobody"}, "target"),
+        ({"name": "x", "kind": "mail", "target": "ada@ex\u0430mple.org"}, "target"),
         ({**HOOK, "notice_kinds": ["no_such_kind"]}, "notice_kinds"),
         ({**HOOK, "digest": "weekly"}, "digest"),
         ({**HOOK, "kind": "pager"}, "kind"),
