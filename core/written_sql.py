@@ -2,7 +2,7 @@
 
 Django takes several times as long to write the SQL of a queryset as PostgreSQL takes to run it, and a submit runs some twenty. So a
 `WrittenQuery` has the SQL written at its first call. The SQL must be the same for all calls: a queryset's own values stay those of the
-first call; only ids and values of type `Moment`, `Number`, `Text` and `Id` change.
+first call; only ids and values of type `TimeParam`, `NumberParam`, `TextParam` and `IdParam` change.
 
 It leans on parts of Django that no document promises: a compiler's `as_sql`, `execute_sql` and `results_iter`, a queryset's
 `_iterable_class`, a field's `pre_save` and `get_db_prep_save`. tests/promises/database/test_written_sql.py compares all of it with what
@@ -97,28 +97,28 @@ class _Given(Expression):
         return self.output_field.get_db_prep_value(given[self.key], connection)
 
 
-class Moment(_Given):
+class TimeParam(_Given):
     """Stands in a queryset for the time that a call gives by this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, TIME)
 
 
-class Text(_Given):
+class TextParam(_Given):
     """Stands in a queryset for the text that a call gives by this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, TEXT)
 
 
-class Id(_Given):
+class IdParam(_Given):
     """Stands in a queryset for the id that a call gives by this name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, ID)
 
 
-class Number(_Given):
+class NumberParam(_Given):
     """Stands in a queryset for the whole number that a call gives by this name."""
 
     def __init__(self, name: str) -> None:

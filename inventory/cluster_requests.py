@@ -26,7 +26,7 @@ from protocol.tenancy.cluster_requests import (
 )
 from protocol.tenancy.life_marks import LifeMark
 from protocol.tenancy.waiting_pods import JobFailed
-from protocol.tenancy.workloads import LogAsk, LogChunk, LogReply, Workload, WorkloadSeen
+from protocol.tenancy.workloads import JobWorkload, LogAsk, LogChunk, LogReply, WorkloadSeen
 
 
 class ClusterRequestHandler(Protocol):
@@ -45,7 +45,7 @@ class ClusterRequestHandler(Protocol):
     def take_failed_jobs(self, cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
         """Takes Jobs that failed after they had run in a GPR."""
 
-    def workloads(self, cluster_id: UUID) -> tuple[Workload, ...]:
+    def workloads(self, cluster_id: UUID) -> tuple[JobWorkload, ...]:
         """Returns what runs in open boxes, ordered by id."""
 
     def take_workloads(self, cluster: Cluster, seen: Sequence[WorkloadSeen], now: datetime) -> None:
@@ -102,7 +102,7 @@ def take_failed_jobs(cluster: Cluster, failed: Sequence[JobFailed], now: datetim
         handler.take_failed_jobs(cluster, failed, now)
 
 
-def workloads(cluster_id: UUID) -> tuple[Workload, ...]:
+def workloads(cluster_id: UUID) -> tuple[JobWorkload, ...]:
     return tuple(workload for handler in _handlers() for workload in handler.workloads(cluster_id))
 
 

@@ -25,7 +25,7 @@ from observability.prometheus.models import CA_MAX_CHARS, MATCHERS_MAX_CHARS, US
 from observability.prometheus.services import SECRET_MAX_CHARS
 from observability.remediation.faults import ACTION_NAMES, DAY_S, REPAIRS, TRENDS, XID_ACTIONS
 from observability.remediation.models import TRIES_MAX, Mode
-from observability.remediation.policies import LIMIT_MAX, PolicyChange
+from observability.remediation.policies import LIMIT_MAX, RemediationTerms
 from portal_shared.forms.fields import DURATION_HINT, IdleField, MomentField, NameField, PlainTextField, SpanField, UnseenNumber
 from protocol.nodes.check_limits import IMAGES, LIMITS, Limit, amount
 from protocol.nodes.steps import OPTIONAL, ExitStep
@@ -70,11 +70,11 @@ class PlainForm(forms.Form):
     pass
 
 
-class RoleForm(forms.Form):
+class PlatformRoleForm(forms.Form):
     role = forms.ChoiceField(label="Role", choices=PlatformRole.choices, initial=PlatformRole.MEMBER)
 
 
-class PersonForm(RoleForm):
+class PersonForm(PlatformRoleForm):
     name = NameField(label="Name", max_length=63, help_text="Shown everywhere, e.g. ada.")
     email = forms.EmailField(label="Mail address", max_length=254, required=False)
     field_order = ("name", "email", "role")
@@ -125,7 +125,7 @@ class RemediationPolicyForm(forms.Form):
             raise forms.ValidationError(f"Must be of {', '.join(map(str, sorted(XID_ACTIONS)))}; no other sets a node aside.")
         return sorted({int(word) for word in words_})
 
-    def change(self) -> PolicyChange:
+    def change(self) -> RemediationTerms:
         given = self.cleaned_data
         limits = {trend.metric: given[f"limit_{trend.metric}"] for trend in TRENDS}
         return {

@@ -10,7 +10,7 @@ from accounts.models import User
 from accounts.policy import Kind, Relation, Verb, least_role, may, may_all, visible_rows
 from core.errors import Conflict, NotAllowed, NotFound
 from core.rest.references import id_of, one_by_id
-from core.written_sql import Id, Text, WrittenQuery
+from core.written_sql import IdParam, TextParam, WrittenQuery
 from inventory.models import Cluster
 from protocol.cluster_names import ACCOUNTS, account_of
 from slices.models import Budget, Kubeconfig, Membership, Project, ProjectAdmin, Quota, Role, Slice
@@ -78,17 +78,17 @@ def _run_by(user_id: Any) -> QuerySet[ProjectAdmin]:
     return ProjectAdmin.objects.filter(project=OuterRef("project"), user=user_id)
 
 
-_ROLE_OF_ACTOR: Final = Membership.objects.filter(slice=OuterRef("pk"), user=Id("actor")).order_by().values("role")
+_ROLE_OF_ACTOR: Final = Membership.objects.filter(slice=OuterRef("pk"), user=IdParam("actor")).order_by().values("role")
 _ROLES_IN: Final = WrittenQuery(
-    Slice.objects.order_by().annotate(role=Subquery(_ROLE_OF_ACTOR), is_run=Exists(_run_by(Id("actor")))).values_list("role", "is_run")
+    Slice.objects.order_by().annotate(role=Subquery(_ROLE_OF_ACTOR), is_run=Exists(_run_by(IdParam("actor")))).values_list("role", "is_run")
 )
 _ALL: Final = Slice.objects.order_by()
-_OWN: Final = _ALL.filter(own_of(Id("actor")))
+_OWN: Final = _ALL.filter(own_of(IdParam("actor")))
 _BY_ID, _OWN_BY_ID = WrittenQuery(_ALL), WrittenQuery(_OWN)
-_BY_NAME, _OWN_BY_NAME = (WrittenQuery(rows.filter(name=Text("name"))) for rows in (_ALL, _OWN))
+_BY_NAME, _OWN_BY_NAME = (WrittenQuery(rows.filter(name=TextParam("name"))) for rows in (_ALL, _OWN))
 
 _MEMBERSHIPS: Final = WrittenQuery(
-    Membership.objects.filter(user=Id("actor"))
+    Membership.objects.filter(user=IdParam("actor"))
     .select_related("slice__project")
     .only("role", "slice__name", "slice__project__name")
     .order_by("slice__name")

@@ -58,7 +58,7 @@ def serve(health: Health, *, host: str, port: int, note: Note) -> None:
 
 
 def _handler(health: Health) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class HealthHandler(BaseHTTPRequestHandler):
         timeout = SILENT_MOST_S
 
         def do_GET(self) -> None:
@@ -72,4 +72,4 @@ def _handler(health: Health) -> type[BaseHTTPRequestHandler]:
         def log_message(self, *_: object) -> None:
             """Log nothing: probes are frequent."""
 
-    return Handler
+    return HealthHandler

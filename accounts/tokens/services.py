@@ -13,10 +13,10 @@ from accounts.models import ApiToken, Scope, User
 from accounts.policy import is_overseer
 from accounts.tokens.minting import TokenKind, token_matches, token_mint, token_parse
 from core.errors import Conflict, InvalidInput, NotAllowed
-from core.written_sql import Text, WrittenQuery
+from core.written_sql import TextParam, WrittenQuery
 
 LAST_USED_RESOLUTION = timedelta(minutes=1)
-_BY_KEY: Final = WrittenQuery(ApiToken.objects.select_related("user").filter(key_id=Text("key")).order_by())
+_BY_KEY: Final = WrittenQuery(ApiToken.objects.select_related("user").filter(key_id=TextParam("key")).order_by())
 
 
 @dataclass(frozen=True, slots=True)

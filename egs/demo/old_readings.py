@@ -44,7 +44,7 @@ _MARKS: Final = ", ".join(["%s"] * len(SERIES))
 
 
 @dataclass(frozen=True, slots=True)
-class _Box:
+class _PastBox:
     begin_s: float
     end_s: float
     record: GpuRecord
@@ -57,7 +57,7 @@ class _Course:
     series_id: int
     gpu: GpuView
     telemetry: SimulatedTelemetry
-    boxes: list[_Box] = field(default_factory=list)
+    boxes: list[_PastBox] = field(default_factory=list)
 
     def row(self, at_s: float) -> Row:
         record = next((box.record for box in self.boxes if box.begin_s <= at_s < box.end_s), None)
@@ -100,7 +100,7 @@ def old_use_count(*, works: Mapping[str, str], now: datetime) -> None:
         measured_add(progress_lock(), found, until_at=now)
 
 
-def _stretches(box: _Box) -> Iterator[tuple[int, int]]:
+def _stretches(box: _PastBox) -> Iterator[tuple[int, int]]:
     """Its hours, each within one day, and no second beyond its end."""
     begin_s, end_s = ceil(box.begin_s), int(box.end_s)
     while begin_s < end_s:
@@ -127,10 +127,10 @@ def _courses_of(series: Mapping[str, int], works: Mapping[str, str], now: dateti
     return made
 
 
-def _boxes(now: datetime) -> dict[str, list[_Box]]:
+def _boxes(now: datetime) -> dict[str, list[_PastBox]]:
     rows = ReservedGpu.objects.filter(reservation__active_at__isnull=False).order_by("-starts_at")
     names = ("active_at", "joined_at", "exit_began_at", "released_at", "slice", "gpr", "epoch")
-    found: dict[str, list[_Box]] = defaultdict(list)
+    found: dict[str, list[_PastBox]] = defaultdict(list)
     for row in rows.values_list("gpu__uuid", *(f"reservation__{name}" for name in names)):
         uuid, active_at, joined_at, exit_began_at, released_at, slice_id, gpr_id, epoch = row
         begin_at, end_at = max(active_at, joined_at or active_at), exit_began_at or released_at or now
@@ -142,5 +142,5 @@ def _boxes(now: datetime) -> dict[str, list[_Box]]:
             phase=GpuPhase.OPEN,
             active_s=begin_at.timestamp(),
         )
-        found[uuid].append(_Box(begin_at.timestamp(), end_at.timestamp(), record))
+        found[uuid].append(_PastBox(begin_at.timestamp(), end_at.timestamp(), record))
     return found

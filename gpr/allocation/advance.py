@@ -16,7 +16,7 @@ from fast_update.fast import fast_update
 
 from core.errors import StaleState
 from core.words import are, plural, utc
-from core.written_sql import Moment, WrittenQuery, sent_together
+from core.written_sql import TimeParam, WrittenQuery, sent_together
 from gpr.allocation.absence import was_just_away
 from gpr.allocation.rows import EpochSeconds
 from gpr.allocation.snapshot import nodes_free_at
@@ -106,21 +106,21 @@ def _on_nodes() -> QuerySet[Any, tuple[UUID]]:
     """GPRs that may have to move since something happened on one of their nodes."""
     leaves = Q(state=ReservationState.RELEASED) | Q(phase__in=[Phase.FAILED, Phase.EXITING, Phase.RELEASED]) | ~Q(desired=Desired.PRESENT)
     fails = leaves | Q(node__gone_at__isnull=False)
-    enters = fails | Q(enter_by_at__lt=Moment("late")) | Q(phase=Phase.ACTIVE) | Q(active_at__isnull=False)
+    enters = fails | Q(enter_by_at__lt=TimeParam("late")) | Q(phase=Phase.ACTIVE) | Q(active_at__isnull=False)
     runs = fails | Q(replaces__isnull=False) | Q(failing_at__isnull=False)
     rows = Reservation.objects.filter(Q(gpr__state=S.PROVISIONING) & enters | Q(gpr__state=S.ACTIVE) & runs, run=F("gpr__run"))
     return rows.order_by().values_list("gpr")
 
 
 _ENDING: Final = WrittenQuery(
-    Gpr.objects.filter(Q(state=S.EXITING) | Q(state=S.ACTIVE, ends_at__lte=Moment("now"))).order_by().values_list("pk")
+    Gpr.objects.filter(Q(state=S.EXITING) | Q(state=S.ACTIVE, ends_at__lte=TimeParam("now"))).order_by().values_list("pk")
 )
 # Boxes that reach their next mark within a second. Marks are quarters of the box's time, so both sides are taken four times.
 _NEXT: Final = F("marks_passed") + 1
 _AT_MARK: Final = Gpr.objects.filter(state=S.ACTIVE, marks_passed__lt=len(MARKS_PERCENT)).alias(
     four_times_s=EpochSeconds("active_at") * (4 - _NEXT) + EpochSeconds("ends_at") * _NEXT
 )
-_MARKED: Final = WrittenQuery(_AT_MARK.filter(four_times_s__lte=EpochSeconds(Moment("soon")) * 4).order_by().values_list("pk"))
+_MARKED: Final = WrittenQuery(_AT_MARK.filter(four_times_s__lte=EpochSeconds(TimeParam("soon")) * 4).order_by().values_list("pk"))
 _ON_NODES: Final = WrittenQuery(_on_nodes())
 
 

@@ -19,7 +19,7 @@ from django.db.models import F
 from core.clock import db_now
 from core.errors import EgsError
 from core.locks import single_runner
-from core.written_sql import Moment, WrittenQuery
+from core.written_sql import TimeParam, WrittenQuery
 from gpr.allocation.absence import ALLOCATOR_RECORD, absence_of, is_just_over
 from gpr.allocation.advance import advance
 from gpr.allocation.change_log import changes_prune
@@ -146,7 +146,7 @@ def _last_event_id() -> int:
     return next((pk for (pk,) in _LAST_EVENT()), 0)
 
 
-_ENDS_LATER: Final = Gpr.objects.filter(state=GprState.ACTIVE, ends_at__gt=Moment("now"))
+_ENDS_LATER: Final = Gpr.objects.filter(state=GprState.ACTIVE, ends_at__gt=TimeParam("now"))
 _NEXT_END: Final = WrittenQuery(_ENDS_LATER.order_by("ends_at").values_list("ends_at")[:1])
 _LAST_EVENT: Final = WrittenQuery(Event.objects.order_by("-pk").values_list("pk")[:1])
 

@@ -17,7 +17,7 @@ from django.db.models import F, Q, QuerySet
 from accounts.models import User
 from core.errors import BookingDoesNotFit, EgsError, IllegalTransition, InvalidInput
 from core.words import duration_exact, utc
-from core.written_sql import Moment, WrittenQuery
+from core.written_sql import TimeParam, WrittenQuery
 from gpr.allocation.stored_plan import plan_lock, plan_turn
 from gpr.bookings.recurrence import OCCURRENCES_MAX, SATURDAY, SPAN_MAX, Recurrence, shortest_gap
 from gpr.models import BookingOccurrence, BookingSeries, Gpr, GprState, RepeatRule
@@ -99,7 +99,7 @@ def series_cancel(*, series: BookingSeries, actor: User | None, now: datetime) -
 
 
 _SERIES_DUE: Final = WrittenQuery(
-    BookingSeries.objects.filter(next_start_at__lte=Moment("until")).order_by("next_start_at", "pk").values_list("pk", "name")
+    BookingSeries.objects.filter(next_start_at__lte=TimeParam("until")).order_by("next_start_at", "pk").values_list("pk", "name")
 )
 
 

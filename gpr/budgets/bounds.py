@@ -31,7 +31,7 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, Coalesce, Greatest
 
-from core.written_sql import Moment, WrittenQuery
+from core.written_sql import TimeParam, WrittenQuery
 from gpr.budgets.periods import period_at
 from gpr.models import Gpr, GprState, UsageDay, UsageProgress
 from gpr.usage.holds import held_since
@@ -64,8 +64,8 @@ def _sum_of_own(rows: QuerySet[Any], what: Any, field: Field[Any, Any]) -> Subqu
 
 _WHOLE: Final = BigIntegerField()
 _SINCE: Final = Case(
-    When(period=Period.WEEK, then=Moment("week_at")),
-    When(period=Period.MONTH, then=Moment("month_at")),
+    When(period=Period.WEEK, then=TimeParam("week_at")),
+    When(period=Period.MONTH, then=TimeParam("month_at")),
     default=F("starts_at"),
     output_field=DateTimeField(),
 )
@@ -74,7 +74,7 @@ _FINAL_AT: Final = Coalesce(Subquery(UsageProgress.objects.values("held_until_at
 _FINAL: Final = UsageDay.objects.filter(day__gte=Cast(OuterRef("since"), DateField()), day__lt=Cast(OuterRef("final_at"), DateField()))
 _HELD: Final = Reservation.objects.filter(held_since(OuterRef("final_at")))  # type: ignore[arg-type]
 _HELD_FOR: Final = ExpressionWrapper(
-    Coalesce("released_at", Greatest("ends_at", Moment("now"))) - Greatest("starts_at", OuterRef("final_at")), DurationField()
+    Coalesce("released_at", Greatest("ends_at", TimeParam("now"))) - Greatest("starts_at", OuterRef("final_at")), DurationField()
 )
 _LARGEST: Final = Subquery(Node.objects.filter(gone_at=None).order_by("-gpu_count").values("gpu_count")[:1])
 _QUEUED_S: Final = Cast("nodes", _WHOLE) * Coalesce("gpus_per_node", _LARGEST, 0, output_field=_WHOLE) * Cast("remaining_s", _WHOLE)

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from core.written_sql import Moment, WrittenQuery
+from core.written_sql import TimeParam, WrittenQuery
 from gpr.allocation.stored_plan import plan_lock
 from gpr.bookings.services import series_cancel
 from gpr.models import PROVISIONED, BookingSeries, EndReason, Gpr, GprState
@@ -42,14 +42,14 @@ def _slices_due() -> QuerySet[Any, tuple[UUID, str]]:
     drains = Q(is_drained=True) & Exists(of_slice.filter(state__in=PROVISIONED - {GprState.EXITING}))
     # A request that was filed during the closing waits even after it has settled.
     is_left = Q(waits) | Q(settled_at=None) & (Q(booked) | drains | ~Q(holds))
-    rows = Slice.objects.filter(Q(life=Life.OPEN, ends_at__lte=Moment("now")) | ~Q(life=Life.OPEN) & is_left)
+    rows = Slice.objects.filter(Q(life=Life.OPEN, ends_at__lte=TimeParam("now")) | ~Q(life=Life.OPEN) & is_left)
     return rows.order_by("pk").values_list("pk", "name")
 
 
 _SLICES_DUE: Final = WrittenQuery(_slices_due())
 _HAS_UNSETTLED: Final = Exists(Slice.objects.filter(project=OuterRef("pk"), settled_at=None))
 _PROJECTS_DUE: Final = WrittenQuery(
-    Project.objects.filter(Q(life=Life.OPEN, ends_at__lte=Moment("now")) | ~Q(life=Life.OPEN) & Q(settled_at=None) & ~Q(_HAS_UNSETTLED))
+    Project.objects.filter(Q(life=Life.OPEN, ends_at__lte=TimeParam("now")) | ~Q(life=Life.OPEN) & Q(settled_at=None) & ~Q(_HAS_UNSETTLED))
 )
 
 

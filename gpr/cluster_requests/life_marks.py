@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
 
-from core.written_sql import Id, Moment, Number, WrittenQuery
+from core.written_sql import IdParam, NumberParam, TimeParam, WrittenQuery
 from gpr.models import PROVISIONED, Gpr, GprState
 from inventory.models import Reservation
 from journal.models import Event
@@ -46,11 +46,11 @@ class _EventRow(NamedTuple):
 
 _NEWEST: Final = WrittenQuery(Event.objects.order_by("-pk").values_list("pk", flat=True)[:1])
 _CONCERN: Final = Event.objects.filter(
-    Q(cluster_id=Id("cluster")) | Q(cluster_id=None),
-    pk__gt=Number("after"),
+    Q(cluster_id=IdParam("cluster")) | Q(cluster_id=None),
+    pk__gt=NumberParam("after"),
     kind__in=KINDS,
-    at__gt=Moment("since"),
-    slice_id__in=Slice.objects.filter(clusters=Id("cluster")).values("pk"),
+    at__gt=TimeParam("since"),
+    slice_id__in=Slice.objects.filter(clusters=IdParam("cluster")).values("pk"),
 )
 _LATEST: Final = WrittenQuery(_CONCERN.order_by("-pk").values_list(*_EventRow._fields)[:LIFE_MARKS_MAX])
 

@@ -61,7 +61,7 @@ from protocol.tenancy.cluster_requests import (
 )
 from protocol.tenancy.life_marks import LifeMark
 from protocol.tenancy.waiting_pods import JobFailed
-from protocol.tenancy.workloads import LogAsk, LogChunk, Workload, WorkloadSeen
+from protocol.tenancy.workloads import JobWorkload, LogAsk, LogChunk, WorkloadSeen
 from protocol.tenancy.workspaces import BindingState
 from slices.models import KubeconfigState, Namespace, Slice
 from slices.selectors import first_owner, kubeconfig_behind, slices_visible_to_members
@@ -107,7 +107,7 @@ class NotNow(EgsError):
     title: ClassVar[str] = "Not at present"
 
 
-class _Ask(NamedTuple):
+class _Filing(NamedTuple):
     """`request`: with the fields of the template that it names."""
 
     request: ClusterRequest
@@ -134,7 +134,7 @@ class GprRequestHandler:
     def take_failed_jobs(self, cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
         jobs_failed_take(cluster=cluster, failed=failed, now=now)
 
-    def workloads(self, cluster_id: UUID) -> tuple[Workload, ...]:
+    def workloads(self, cluster_id: UUID) -> tuple[JobWorkload, ...]:
         return workloads_of(cluster_id)
 
     def take_workloads(self, cluster: Cluster, seen: Sequence[WorkloadSeen], now: datetime) -> None:
@@ -193,7 +193,7 @@ def _file(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -
     # One plan for all requests of one owner.
     plan_lock()
     answers: dict[str, ClusterRequestAnswer] = {}
-    asks: dict[UUID, list[_Ask]] = defaultdict(list)
+    asks: dict[UUID, list[_Filing]] = defaultdict(list)
     # Another connection may have filed the same message while we waited for the lock.
     filed = {row.uid: row for row in ClusterRequestRecord.objects.filter(cluster=cluster, uid__in=[request.uid for request in requests])}
     for request in requests:
@@ -216,7 +216,7 @@ def _file(cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -
     return [answers[request.uid] for request in requests]
 
 
-def _ask_of(cluster: Cluster, request: ClusterRequest, now: datetime) -> _Ask:
+def _ask_of(cluster: Cluster, request: ClusterRequest, now: datetime) -> _Filing:
     """Raises EgsError."""
     slice_ = _ready_slice(_namespace(cluster, request.namespace), request.namespace)
     if request.spec.workspace not in {"", slice_.name}:
@@ -232,9 +232,9 @@ def _ask_of(cluster: Cluster, request: ClusterRequest, now: datetime) -> _Ask:
     if request.is_auto:
         _refuse_if_served(slice_, cluster)
     if request.spec.job is None:
-        return _Ask(request, actor, spec, None)
+        return _Filing(request, actor, spec, None)
     what = _what(request.spec.job, request.namespace, template.job if template else {})
-    return _Ask(request, actor, spec_for_job(spec, what), what)
+    return _Filing(request, actor, spec_for_job(spec, what), what)
 
 
 def _template_of(slice_: Slice, cluster: Cluster, request: ClusterRequest) -> GprTemplate | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from core.written_sql import Moment, WrittenQuery
+from core.written_sql import TimeParam, WrittenQuery
 from gpr.allocation.snapshot import Loaded, at, nodes_free_at, with_newcomer, with_running_end
 from gpr.models import EndReason, EvictionVictim, Gpr, GprState, VictimOutcome
 from gpr.requests.ending import goes_back, left_s
@@ -29,7 +29,7 @@ def restarts_estimate(loaded: Loaded, *, is_anew: bool, now: datetime) -> None:
 
 _RETURNS: Final = EvictionVictim.objects.filter(outcome=VictimOutcome.NOTICED, gpr__state=GprState.ACTIVE, gpr__requeue_on_failure=True)
 # A loaded plan does not know younger notices.
-_NOTICED: Final = WrittenQuery(_RETURNS.filter(eviction__made_at__lt=Moment("before")).order_by().values_list("pk", "foreseen_at"))
+_NOTICED: Final = WrittenQuery(_RETURNS.filter(eviction__made_at__lt=TimeParam("before")).order_by().values_list("pk", "foreseen_at"))
 
 
 def _estimate(notices: list[EvictionVictim], loaded: Loaded, now: datetime) -> None:

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from core.words import utc
-from core.written_sql import Moment, WrittenQuery
+from core.written_sql import TimeParam, WrittenQuery
 from gpr.allocation.snapshot import box_end_for, nodes_free_at
 from gpr.allocation.stored_plan import plan_lock
 from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimOutcome
@@ -30,7 +30,7 @@ REVIEWS_MOST: Final = 4  # per tick, since each costs a plan
 REVIEWED_AGAIN: Final = timedelta(minutes=5)
 HELD = Reservation.objects.filter(state=ReservationState.HELD)
 _NODES_OF: Final = WrittenQuery(HELD.order_by().values_list("gpr", "node"), key="gpr__id")
-_IS_DUE: Final = Q(reviewed_at=None) | Q(reviewed_at__lt=Moment("again")) | Q(reviewed_at__gt=Moment("now"))  # clocks may be set back
+_IS_DUE: Final = Q(reviewed_at=None) | Q(reviewed_at__lt=TimeParam("again")) | Q(reviewed_at__gt=TimeParam("now"))  # clocks may be set back
 _DUE: Final = WrittenQuery(
     EvictionVictim.objects.filter(_IS_DUE, outcome=VictimOutcome.NOTICED, is_final=False)
     .select_related("gpr__slice", "eviction__gpr__promise")

@@ -12,13 +12,13 @@ from django.db.models import F
 
 from accounts.models import User
 from accounts.policy import Verb, may
-from core.written_sql import Id, WrittenQuery
+from core.written_sql import IdParam, WrittenQuery
 from gpr.models import Gpr, GprState, IdleBox
 from protocol.agents.sync import IdleRelease
 
 SHORTLY: Final = timedelta(minutes=10)  # before the end; at most a quarter of the time-out
 _IDLE: Final = Gpr.objects.filter(state=GprState.ACTIVE, idle_box__run=F("run")).select_related("slice", "idle_box").order_by("pk")
-_WARNED: Final = WrittenQuery(_IDLE.filter(cluster=Id("cluster"), idle_box__warned_count__gt=0))
+_WARNED: Final = WrittenQuery(_IDLE.filter(cluster=IdParam("cluster"), idle_box__warned_count__gt=0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class Texts(serializers.DictField):
 
 
 @extend_schema_field({"oneOf": [{"type": "array", "items": {"type": "object", "additionalProperties": {}}}, {"type": "string"}]})
-class Objects(serializers.ListField):
+class ObjectsField(serializers.ListField):
     """A list, or the same as YAML."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -84,7 +84,7 @@ class ContainerFields(StrictSerializer):
 
 class JobFields(ContainerFields):
     kind = serializers.ChoiceField(choices=[(kind.value, kind.value) for kind in WorkloadKind], required=False, help_text=KIND_HELP)
-    manifest = Objects(required=False, help_text=MANIFEST_HELP)
+    manifest = ObjectsField(required=False, help_text=MANIFEST_HELP)
     releases_box = Flag(required=False, help_text="Give the nodes back when it has finished. Default: true; in the box of another: false.")
 
 

@@ -14,10 +14,10 @@ from accounts.policy import Verb, may, visible_rows
 from core.errors import NotAllowed
 from core.rest.references import one_by_reference
 from core.vault import SecretLost, decrypt
-from core.written_sql import Id, Moment, WrittenQuery
+from core.written_sql import IdParam, TimeParam, WrittenQuery
 from gpr.models import ENDED, GprState, Job, JobLog, JobState
 from protocol.cluster_names import object_name
-from protocol.tenancy.workloads import NAME_MAX_CHARS, LogAsk, Workload, WorkloadKind, WorkloadPhase
+from protocol.tenancy.workloads import NAME_MAX_CHARS, JobWorkload, LogAsk, WorkloadKind, WorkloadPhase
 from protocol.tenancy.workspaces import BindingState
 from slices.models import Namespace
 from slices.selectors import slices_visible_to
@@ -35,7 +35,7 @@ STATE: Final = Case(
 )
 
 _READ_NOW: Final = JobLog.objects.filter(
-    wanted_until_at__gt=Moment("now"), job__gpr__cluster=Id("cluster"), job__gpr__state=GprState.ACTIVE
+    wanted_until_at__gt=TimeParam("now"), job__gpr__cluster=IdParam("cluster"), job__gpr__state=GprState.ACTIVE
 )
 _ASKED: Final = WrittenQuery(_READ_NOW.order_by("pk").values_list("job", "job__gpr__run", "rank"))
 
@@ -55,7 +55,7 @@ def job_for(actor: User, reference: str | UUID, *, write: bool = False, notebook
     return job
 
 
-def workloads_of(cluster_id: UUID) -> tuple[Workload, ...]:
+def workloads_of(cluster_id: UUID) -> tuple[JobWorkload, ...]:
     """Returns the jobs that run in the open boxes of the cluster. Runs two queries."""
     jobs = Job.objects.filter(outcome="", gpr__cluster=cluster_id, gpr__state=GprState.ACTIVE).select_related("gpr").order_by("pk")
     rows = list(jobs)
@@ -69,10 +69,10 @@ def workloads_of(cluster_id: UUID) -> tuple[Workload, ...]:
     return tuple(workload_of(job, names.get(job.gpr.slice_id, [])) for job in rows)
 
 
-def workload_of(job: Job, namespaces: list[str]) -> Workload:
+def workload_of(job: Job, namespaces: list[str]) -> JobWorkload:
     gpr = job.gpr
     namespace = job.namespace if job.namespace in namespaces else ("" if job.namespace else next(iter(namespaces), ""))
-    return Workload(
+    return JobWorkload(
         id=str(job.pk),
         gpr_id=str(gpr.pk),
         run=gpr.run,

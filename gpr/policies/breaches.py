@@ -35,7 +35,7 @@ JUDGED: Final = frozenset(
 Found = dict[UUID, list[Breach]]
 
 
-class _Ask(NamedTuple):
+class _LiveGpr(NamedTuple):
     pk: UUID
     slice_id: UUID
     state: str
@@ -52,7 +52,7 @@ class _Ask(NamedTuple):
     allowed_shapes: Sequence[str]
 
 
-class _Kind(NamedTuple):
+class _NodeKind(NamedTuple):
     cluster_id: UUID
     shape: str
     memory_gib: int
@@ -63,23 +63,23 @@ class _Kind(NamedTuple):
 class _Live:
     """The live requests of some workspaces, with what counts their GPUs. Runs three queries."""
 
-    asks: list[_Ask]
+    asks: list[_LiveGpr]
     named: Mapping[UUID, set[UUID]]  # clusters that a request names
-    kinds: Mapping[UUID, list[_Kind]]  # of a workspace's nodes
+    kinds: Mapping[UUID, list[_NodeKind]]  # of a workspace's nodes
 
     @classmethod
     def load(cls, slice_ids: Iterable[UUID]) -> _Live:
         ids = list(slice_ids)
         rows = Gpr.objects.filter(slice__in=ids, state__in=LIVE).order_by()
-        fields = ("pk", *(name for name in _Ask._fields if name != "pk"))
+        fields = ("pk", *(name for name in _LiveGpr._fields if name != "pk"))
         named: dict[UUID, set[UUID]] = defaultdict(set)
         for gpr_id, cluster_id in rows.filter(gpus_per_node=None, clusters__isnull=False).values_list("pk", "clusters"):
             named[gpr_id].add(cluster_id)
-        kinds: dict[UUID, list[_Kind]] = defaultdict(list)
+        kinds: dict[UUID, list[_NodeKind]] = defaultdict(list)
         nodes = Node.objects.filter(gone_at=None, cluster__slices__in=ids).order_by()
         for slice_id, *kind in nodes.values_list("cluster__slices", "cluster", "shape", "gpu_memory_gib").annotate(Max("gpu_count")):
-            kinds[slice_id].append(_Kind(*kind))
-        return cls([_Ask(*row) for row in rows.values_list(*fields)], named, kinds)
+            kinds[slice_id].append(_NodeKind(*kind))
+        return cls([_LiveGpr(*row) for row in rows.values_list(*fields)], named, kinds)
 
     def breaches(self, policies: Mapping[UUID, Slice]) -> Found:
         found = {ask.pk: self._breaches(ask, policies[ask.slice_id]) for ask in self.asks}
@@ -92,7 +92,7 @@ class _Live:
                 found[ask.pk].append(Breach("queued_max", text, most))
         return {pk: breaches for pk, breaches in found.items() if breaches}
 
-    def _breaches(self, ask: _Ask, policy: Slice) -> list[Breach]:
+    def _breaches(self, ask: _LiveGpr, policy: Slice) -> list[Breach]:
         gpus = ask.nodes * (ask.gpus_per_node or self._largest(ask))
         asked = Measures(ask.nodes, gpus, ask.duration_s, ask.priority, ask.may_evict, not ask.run_checks, idle_measure(ask.idle_timeout_s))
         found = breaches_of(policy, asked)
@@ -105,7 +105,7 @@ class _Live:
             found.append(Breach("shapes", f"{which}; only {', '.join(policy.shapes)} may be asked for.", 0))
         return found
 
-    def _largest(self, ask: _Ask) -> int:
+    def _largest(self, ask: _LiveGpr) -> int:
         # gpr.requests.spec counts a request for whole nodes in the same way.
         clusters, memory_gib = self.named.get(ask.pk), ask.min_gpu_memory_gib or 0
         there = (kind for kind in self.kinds.get(ask.slice_id, ()) if not clusters or kind.cluster_id in clusters)

@@ -19,7 +19,7 @@ from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
 from accounts.models import User
 from core.errors import Conflict, IllegalTransition, NotFound, StaleState
 from core.words import are, duration_exact, plural
-from core.written_sql import Moment, WrittenQuery
+from core.written_sql import TimeParam, WrittenQuery
 from gpr.allocation.absence import was_just_away
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.pools import PoolKey
@@ -150,7 +150,7 @@ def boxes_replace(*, node: Node, actor: User, why: str, now: datetime) -> None:
 # -- what fails --------------------------------------------------------------------------------------------------------
 
 
-def _failing_rows(grace_at: datetime | Moment) -> QuerySet[Reservation]:
+def _failing_rows(grace_at: datetime | TimeParam) -> QuerySet[Reservation]:
     # Members of running boxes that fail or are to be replaced, also those that were given up and are free by now.
     bad = Q(gpu__is_healthy=False, gpu__node__sick_gpus_at__lte=grace_at) | Q(gpu__gone_at__lte=grace_at)
     fails = Q(node__gone_at__isnull=False) | Q(node__broken_at__lte=grace_at) | Q(node__faulty_at__isnull=False)
@@ -163,7 +163,7 @@ def _failing_rows(grace_at: datetime | Moment) -> QuerySet[Reservation]:
     return rows.select_related("gpr", "node").prefetch_related(gpus, "spares").order_by("failing_at", "pk")
 
 
-_FAILING: Final = WrittenQuery(_failing_rows(Moment("grace")).order_by().values_list("pk")[:1])
+_FAILING: Final = WrittenQuery(_failing_rows(TimeParam("grace")).order_by().values_list("pk")[:1])
 
 
 def _trouble_of(row: Reservation, now: datetime) -> str:

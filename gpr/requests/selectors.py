@@ -16,7 +16,7 @@ from accounts.policy import Kind, Verb, may, may_all, visible_rows
 from core.clock import db_now
 from core.errors import NotAllowed, StaleState
 from core.rest.references import one_by_id, one_by_reference
-from core.written_sql import Id, Moment, WrittenQuery
+from core.written_sql import IdParam, TimeParam, WrittenQuery
 from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState, GprTemplate
 from inventory.models import Cluster, Node, Reservation, ReservationState, StepResult
 from journal.models import Event
@@ -174,7 +174,7 @@ def start_positions(gprs: Iterable[Gpr]) -> dict[UUID, int]:
 
 
 _PLANNED: Final = Gpr.objects.filter(state=GprState.QUEUED, planned_start_at__isnull=False).order_by()
-_IS_BEFORE: Final = TupleLessThan(Tuple("planned_start_at", "created_at", "id"), (Moment("start"), Moment("created"), Id("id")))
+_IS_BEFORE: Final = TupleLessThan(Tuple("planned_start_at", "created_at", "id"), (TimeParam("start"), TimeParam("created"), IdParam("id")))
 _BEFORE: Final = WrittenQuery(_PLANNED.filter(_IS_BEFORE).values("state").annotate(count=Count("pk")).values_list("count", flat=True))
 
 
@@ -223,7 +223,9 @@ def names_visible_to(actor: User, gpr_ids: set[str]) -> dict[str, str]:
 
 _NAMES: Final = WrittenQuery(Gpr.objects.order_by().values_list("pk", "name", "slice_id"))
 _OWN_NAMES: Final = WrittenQuery(
-    Gpr.objects.filter(slice__in=Slice.objects.filter(own_of(Id("actor"))).values("pk")).order_by().values_list("pk", "name", "slice_id")
+    Gpr.objects.filter(slice__in=Slice.objects.filter(own_of(IdParam("actor"))).values("pk"))
+    .order_by()
+    .values_list("pk", "name", "slice_id")
 )
 
 

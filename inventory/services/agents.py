@@ -12,7 +12,7 @@ from django.db.models import Max
 
 from accounts.tokens.minting import TokenKind, token_matches, token_mint, token_parse
 from core.errors import EgsError
-from core.written_sql import Text, WrittenQuery
+from core.written_sql import TextParam, WrittenQuery
 from inventory.models import AgentCredential, AgentSession, Cluster, JoinToken
 from inventory.services.clusters import agent_credentials_revoke, join_tokens_end
 from journal.models import Severity
@@ -22,7 +22,7 @@ from protocol.agents.transport import Code
 
 # Within this time a replaced credential is no sign of a clone: the request may have been under way.
 RENEWAL_GRACE = timedelta(seconds=60)
-_CREDENTIAL: Final = WrittenQuery(AgentCredential.objects.select_related("cluster__agent").filter(key_id=Text("key_id")))
+_CREDENTIAL: Final = WrittenQuery(AgentCredential.objects.select_related("cluster__agent").filter(key_id=TextParam("key_id")))
 
 
 class BadAgentToken(EgsError):

@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 
 from accounts.models import User
 from core.errors import Conflict, InvalidInput, NotFound
-from core.written_sql import Id, WrittenQuery
+from core.written_sql import IdParam, WrittenQuery
 from inventory.models import CheckPolicy, Node
 from inventory.services.clusters import desired_set_changed
 from journal.services import event_record
@@ -23,7 +23,7 @@ from protocol.nodes.steps import OPTIONAL
 from protocol.references import is_image, is_object_name
 
 OBJECTS: Final = {"storage_class": "storage class", "runtime_class": "runtime class", "pull_secret": "Secret in egs-system"}
-_POLICIES: Final = WrittenQuery(CheckPolicy.objects.filter(cluster=Id("cluster")).order_by("shape"))
+_POLICIES: Final = WrittenQuery(CheckPolicy.objects.filter(cluster=IdParam("cluster")).order_by("shape"))
 SUBNET: Final = re.compile(r"([0-9a-f]{4}:){3}[0-9a-f]{4}", re.ASCII)
 
 

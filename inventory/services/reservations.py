@@ -15,7 +15,7 @@ from fast_update.fast import fast_update
 
 from accounts.models import User
 from core.errors import Conflict, NotFound
-from core.written_sql import Id
+from core.written_sql import IdParam
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu, is_later
 from inventory.selectors import maintenance_over
 from inventory.services.checks import skipped_steps_by_node
@@ -180,7 +180,7 @@ def _take(row: Reservation, report: ReservationReport, now: datetime) -> bool:
     return True
 
 
-def reservations_of_agent(cluster_id: UUID | Id) -> QuerySet[Reservation]:
+def reservations_of_agent(cluster_id: UUID | IdParam) -> QuerySet[Reservation]:
     """Returns all reservations that the agent has not released, even after a forced release."""
     return Reservation.objects.filter(cluster_id=cluster_id).exclude(phase=Phase.RELEASED).exclude(state=ReservationState.PLANNED)
 

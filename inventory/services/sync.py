@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import F
 
 from core.words import plural
-from core.written_sql import Id, WrittenQuery, rows_update
+from core.written_sql import IdParam, WrittenQuery, rows_update
 from inventory import cluster_requests, tenancy
 from inventory.models import AgentSession, Cluster, Gpu, Hub, Node, Repair, Reservation, SupplyOrder, SupplyOrderState
 from inventory.rows import gpus_by_reservation
@@ -37,7 +37,7 @@ DRIFT, STEPS_LOST = "cluster.drift", "cluster.steps_lost"
 AGAIN = timedelta(seconds=DRIFT_AGAIN_S / 2)
 
 
-class _Box(NamedTuple):
+class _ToldBox(NamedTuple):
     """Selects fields of Reservation: what the agent is told of it."""
 
     pk: UUID
@@ -74,12 +74,12 @@ _TOLD_OF_SESSION: Final = (
 _SESSION: Final = WrittenQuery(AgentSession.objects.select_for_update(), key="cluster__id")
 _CLUSTER: Final = WrittenQuery(Cluster.objects.order_by().values_list("generation", "repairs_drift"))
 _HUB: Final = WrittenQuery(Hub.objects.values_list("pk", flat=True))
-_OF_AGENT: Final = reservations_of_agent(Id("cluster")).order_by("pk")
+_OF_AGENT: Final = reservations_of_agent(IdParam("cluster")).order_by("pk")
 _TOLD: Final = WrittenQuery(_OF_AGENT)
-_BOXES: Final = WrittenQuery(_OF_AGENT.values_list(*_Box._fields))
-_REPAIRS: Final = WrittenQuery(Repair.objects.filter(node__cluster=Id("cluster"), released_at=None).select_related("node__cluster"))
+_BOXES: Final = WrittenQuery(_OF_AGENT.values_list(*_ToldBox._fields))
+_REPAIRS: Final = WrittenQuery(Repair.objects.filter(node__cluster=IdParam("cluster"), released_at=None).select_related("node__cluster"))
 _GPUS_THERE: Final = WrittenQuery(Gpu.objects.filter(gone_at=None).order_by().values_list("node", "uuid"), key="node__id")
-_ORDERED: Final = SupplyOrder.objects.filter(supply__cluster=Id("cluster"), state=SupplyOrderState.ORDERED)
+_ORDERED: Final = SupplyOrder.objects.filter(supply__cluster=IdParam("cluster"), state=SupplyOrderState.ORDERED)
 _ORDERS: Final = WrittenQuery(_ORDERED.select_related("supply").order_by("expected_at", "pk"))
 
 
@@ -149,7 +149,7 @@ def desired_set(*, cluster_id: UUID, now: datetime) -> tuple[Assignment, ...]:
     A reservation that causes an error is left out: the agent keeps what it knows of it.
     """
     policy_of_shape = policies_by_shape(cluster_id=cluster_id)
-    boxes = [_Box._make(row) for row in _BOXES(cluster=cluster_id)]
+    boxes = [_ToldBox._make(row) for row in _BOXES(cluster=cluster_id)]
     gpus = gpus_by_reservation([box.pk for box in boxes])
     found = []
     for box in boxes:
@@ -212,7 +212,7 @@ def _repairs_store(cluster_id: UUID, observed: tuple[Observed, ...], now: dateti
         repairs.repairs_observe(news, now=now)
 
 
-def _subject(row: Reservation | _Box) -> AuditSubject:
+def _subject(row: Reservation | _ToldBox) -> AuditSubject:
     return {"gpr_id": row.gpr_id, "node_id": row.node_id, "cluster_id": row.cluster_id}
 
 
@@ -305,7 +305,7 @@ def _notice_rewind(cluster: Cluster, message: SyncRequest, now: datetime) -> Non
     )
 
 
-def _assignment(row: _Box, gpus: Sequence[str], checks: CheckPolicy) -> Assignment:
+def _assignment(row: _ToldBox, gpus: Sequence[str], checks: CheckPolicy) -> Assignment:
     return Assignment(
         id=str(row.pk),
         gpr_id=str(row.gpr_id),

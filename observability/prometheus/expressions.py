@@ -31,7 +31,7 @@ MATCHERS: Final = re.compile(r'[a-zA-Z_]\w*(=|!=|=~|!~)"(?:[^"\\\n]|\\.)*"(,[a-z
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedGpu:
     """A GPU as exporters may name it."""
 
     key: UUID
@@ -57,7 +57,7 @@ class Expression:
     branches: tuple[Branch, ...]
 
 
-def expressions(gpus: Sequence[Named], *, step_s: int, matchers: str) -> list[Expression]:
+def expressions(gpus: Sequence[NamedGpu], *, step_s: int, matchers: str) -> list[Expression]:
     """One for each metric with a course."""
     found = []
     for metric in SERIES:
@@ -67,7 +67,7 @@ def expressions(gpus: Sequence[Named], *, step_s: int, matchers: str) -> list[Ex
     return found
 
 
-def read(expression: Expression, series: Iterable[Mapping[str, Any]], gpus: Sequence[Named]) -> dict[UUID, dict[float, float]]:
+def read(expression: Expression, series: Iterable[Mapping[str, Any]], gpus: Sequence[NamedGpu]) -> dict[UUID, dict[float, float]]:
     """The values by GPU and by the end of the step. Raises KeyError, TypeError or ValueError for what is no answer to it."""
     by_uuid = {gpu.uuid: gpu.key for gpu in gpus}
     by_place = {(gpu.node, str(gpu.index)): gpu.key for gpu in gpus if gpu.is_by_place}
@@ -99,7 +99,7 @@ def _value(sources: _Sources) -> float:
     return sum(of[min(of)] for of in ranked.values())
 
 
-def _branches(metric: str, roll_up: RollUp, gpus: Sequence[Named], step_s: int, matchers: str) -> Iterator[Branch]:
+def _branches(metric: str, roll_up: RollUp, gpus: Sequence[NamedGpu], step_s: int, matchers: str) -> Iterator[Branch]:
     wanted = (*FAULT_TOTALS, "xid") if metric == NEW_FAULTS else (metric,)
     uuids, placed = [gpu.uuid for gpu in gpus], [gpu for gpu in gpus if gpu.is_by_place]
     for raw, source in SOURCES.items():

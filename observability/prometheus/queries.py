@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from core.outbound import NotSent, post
 from core.vault import SecretLost, decrypt
-from observability.prometheus.expressions import Expression, Named, expressions, read
+from observability.prometheus.expressions import Expression, NamedGpu, expressions, read
 from observability.prometheus.models import Auth, PrometheusSource
 
 TIMEOUT_S: Final = 8.0
@@ -42,7 +42,7 @@ class Unanswered(Exception):
         self.why = why
 
 
-def values_over(source: PrometheusSource, gpus: Sequence[Named], *, since: datetime, until: datetime, step_s: int) -> Values:
+def values_over(source: PrometheusSource, gpus: Sequence[NamedGpu], *, since: datetime, until: datetime, step_s: int) -> Values:
     """Each value is of the step that ends then. Raises Unanswered."""
     key = (source.cluster_id, source.url)
 
@@ -63,7 +63,7 @@ def values_over(source: PrometheusSource, gpus: Sequence[Named], *, since: datet
     return _answers.take((*key, source.matchers, *secret, frozenset(gpus), since, until, step_s), ask)
 
 
-def series_count(source: PrometheusSource, gpus: Sequence[Named], *, now: datetime) -> int:
+def series_count(source: PrometheusSource, gpus: Sequence[NamedGpu], *, now: datetime) -> int:
     """Count these GPUs whose temperature of the last hour this Prometheus knows. Raises Unanswered."""
     wanted = next(each for each in expressions(gpus, step_s=3600, matchers=source.matchers) if each.metric == "temperature_c")
     return len(_ask(source, wanted, gpus, now, now, 3600, time.monotonic() + TIMEOUT_S))
@@ -118,7 +118,7 @@ class _Answers:
 _answers: Final = _Answers()
 
 
-def _values_over(source: PrometheusSource, gpus: Sequence[Named], since: datetime, until: datetime, step_s: int) -> Values:
+def _values_over(source: PrometheusSource, gpus: Sequence[NamedGpu], since: datetime, until: datetime, step_s: int) -> Values:
     wanted, until_mono = expressions(gpus, step_s=step_s, matchers=source.matchers), time.monotonic() + TIMEOUT_S
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="egs-prometheus") as pool:
         answers = list(pool.map(lambda each: _ask(source, each, gpus, since, until, step_s, until_mono), wanted))
@@ -131,7 +131,7 @@ def _values_over(source: PrometheusSource, gpus: Sequence[Named], since: datetim
 
 
 def _ask(
-    source: PrometheusSource, wanted: Expression, gpus: Sequence[Named], since: datetime, until: datetime, step_s: int, until_mono: float
+    source: PrometheusSource, wanted: Expression, gpus: Sequence[NamedGpu], since: datetime, until: datetime, step_s: int, until_mono: float
 ) -> dict[UUID, dict[float, float]]:
     left_s = until_mono - time.monotonic()
     if left_s <= 0.1:

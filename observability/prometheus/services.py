@@ -19,7 +19,7 @@ from core.words import plural
 from inventory.models import Cluster, Gpu
 from journal.services import event_record
 from observability.cluster_settings import clusters_shown, setting_for, settings_of
-from observability.prometheus.expressions import MATCHERS, Named
+from observability.prometheus.expressions import MATCHERS, NamedGpu
 from observability.prometheus.models import Auth, PrometheusSource
 from observability.prometheus.queries import Unanswered, forget_answers, series_count
 
@@ -90,10 +90,10 @@ def prometheus_test(source: PrometheusSource, *, now: datetime) -> tuple[bool, s
     return True, f"Prometheus answers. It knows {count} of {plural(len(gpus), 'GPU')} that EGS asked about."
 
 
-def named(gpu: Gpu, source: PrometheusSource) -> Named:
+def named(gpu: Gpu, source: PrometheusSource) -> NamedGpu:
     """Names of nodes are not unique: without matchers, series of another cluster could have the same. It needs the joined `node`."""
     is_by_place = bool(source.matchers) and not gpu.hardware_uuid
-    return Named(gpu.pk, gpu.hardware_uuid or gpu.uuid, gpu.node.name, gpu.index, is_by_place)
+    return NamedGpu(gpu.pk, gpu.hardware_uuid or gpu.uuid, gpu.node.name, gpu.index, is_by_place)
 
 
 def sources_by_cluster(cluster_ids: Iterable[UUID]) -> Mapping[UUID, PrometheusSource]:

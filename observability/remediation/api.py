@@ -34,7 +34,7 @@ from observability.remediation.policies import (
     LIMIT_MAX,
     LISTED_MAX,
     XID_MAX,
-    PolicyChange,
+    RemediationTerms,
     clusters_with_policies,
     policies_of,
     policy_for,
@@ -274,6 +274,6 @@ class RemediationPolicyViewSet(ApiViewSet[Any]):
     @extend_schema(request=RemediationPolicyChange)
     def partial_update(self, request: Request, ref: str) -> Response:
         data, policy = self.body(RemediationPolicyChange), policy_for(actor_of(request), ref)
-        change = PolicyChange(**{name: data[name] for name in CHANGEABLE if name in data})  # type: ignore[typeddict-item]
+        change = RemediationTerms(**{name: data[name] for name in CHANGEABLE if name in data})  # type: ignore[typeddict-item]
         remediation_policy_change(cluster=policy.cluster, change=change, actor=actor_of(request), now=self.now)
         return Response(RemediationPolicySerializer(policy_for(actor_of(request), ref)).data)

@@ -24,7 +24,7 @@ LIMIT_MAX: Final = 1_000_000_000
 LISTED_MAX: Final = 100
 
 
-class PolicyChange(TypedDict, total=False):
+class RemediationTerms(TypedDict, total=False):
     watches_faults: bool
     check_node: str
     restart_driver: str
@@ -58,7 +58,7 @@ def policy_for(actor: User, reference: str) -> RemediationPolicy:
 
 
 @transaction.atomic
-def remediation_policy_change(*, cluster: Cluster, change: PolicyChange, actor: User, now: datetime) -> RemediationPolicy:
+def remediation_policy_change(*, cluster: Cluster, change: RemediationTerms, actor: User, now: datetime) -> RemediationPolicy:
     """Raises InvalidInput."""
     _check(change)
     Cluster.objects.select_for_update().get(pk=cluster.pk)

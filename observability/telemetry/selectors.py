@@ -137,7 +137,7 @@ class BoxSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class ReadingCourse:
     step_s: int
     since_at: datetime
     until_at: datetime
@@ -147,13 +147,13 @@ class Course:
     why_own: str = ""  # why these are EGS's own readings, though a Prometheus was to be asked
 
 
-def course_of(actor: User, gpu: Gpu, *, since: datetime, until: datetime, step_s: int | None, now: datetime) -> Course:
+def course_of(actor: User, gpu: Gpu, *, since: datetime, until: datetime, step_s: int | None, now: datetime) -> ReadingCourse:
     return courses_of(actor, [gpu], since=since, until=until, step_s=step_s, now=now)[gpu.pk]
 
 
 def courses_of(
     actor: User, gpus: Sequence[Gpu], *, since: datetime, until: datetime, step_s: int | None, now: datetime
-) -> dict[UUID, Course]:
+) -> dict[UUID, ReadingCourse]:
     """Returns courses by id of GPU, in the given order. Runs three queries, however many GPUs there are, and two more for a long range."""
     sees_all = sees_all_readings(actor)
     spans: dict[UUID, list[BoxSpan]] = defaultdict(list)
@@ -170,10 +170,10 @@ def courses_of(
     for gpu in gpus:
         of = long.get(gpu.pk)
         if of is not None and of.points is not None:
-            found[gpu.pk] = Course(of.step_s, since, until, spans[gpu.pk], of.points, is_of_prometheus=True)
+            found[gpu.pk] = ReadingCourse(of.step_s, since, until, spans[gpu.pk], of.points, is_of_prometheus=True)
         else:
             why = _why_own(of.why, sees_all=sees_all) if of is not None else ""
-            found[gpu.pk] = Course(int(model.STEP.total_seconds()), since, until, spans[gpu.pk], points[gpu.pk], why_own=why)
+            found[gpu.pk] = ReadingCourse(int(model.STEP.total_seconds()), since, until, spans[gpu.pk], points[gpu.pk], why_own=why)
     return found
 
 

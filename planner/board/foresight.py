@@ -19,18 +19,18 @@ NUMBERS_MOST: Final = 1 << 20
 GROUPS_MOST: Final = 100
 
 
-class _Known(NamedTuple):
+class _KnownCourse(NamedTuple):
     course: Course = NO_COURSE
     groups: tuple[Group, ...] = ()
     made_s: int = 0
     until_s: int = 0
 
-    def at(self, now_s: int) -> _Known:
+    def at(self, now_s: int) -> _KnownCourse:
         """Nothing is known any more once somebody should have started."""
         course, count = self.course, self.course.fill[0]
         starts_s: Ints = course.at_s[:count][course.row[:count] != NONE]
         is_over = now_s < self.made_s or (now_s > self.made_s and len(starts_s) > 0 and int(starts_s[0]) <= now_s)
-        return _Known() if is_over else self
+        return _KnownCourse() if is_over else self
 
 
 class _Tried(NamedTuple):
@@ -40,7 +40,7 @@ class _Tried(NamedTuple):
     turn: Turn
     row: int
     slot: Slot
-    known: _Known
+    known: _KnownCourse
 
     def is_for(self, waiting: Waiting, slot: Slot | None) -> bool:
         return (self.id, self.turn, self.slot) == (waiting.request.id, waiting.turn, slot)
@@ -49,8 +49,8 @@ class _Tried(NamedTuple):
 class Foresight:
     """Boards that hold the same boxes and slots share it."""
 
-    def __init__(self, known: _Known | None = None) -> None:
-        self._known = known or _Known()
+    def __init__(self, known: _KnownCourse | None = None) -> None:
+        self._known = known or _KnownCourse()
         self._tried: _Tried | None = None
 
     def expected_near(
@@ -89,17 +89,17 @@ class Foresight:
             known = known._replace(course=first_moments(known.course, moment), until_s=at_s)
         return Foresight(known)
 
-    def _extended(self, known: _Known, board: Board, newcomer: Waiting) -> _Known:
+    def _extended(self, known: _KnownCourse, board: Board, newcomer: Waiting) -> _KnownCourse:
         """Plays the board without the newcomer until that would have to start."""
         if board.group_of(newcomer) not in known.groups:
             board.know_groups(known.groups[-GROUPS_MOST:])
-            known = _Known()
+            known = _KnownCourse()
         capacity, table, moment, at_s = _followed(known, board, None, (newcomer,))
         table.state[newcomer.row] = NO_SLOT
         return _played_on(known, moment, board, (capacity, table), (at_s, board.start_s(newcomer) + 1), None)
 
 
-def _followed(known: _Known, board: Board, newcomer: Waiting | None, absent: Sequence[Waiting]) -> tuple[Capacity, Table, int, int]:
+def _followed(known: _KnownCourse, board: Board, newcomer: Waiting | None, absent: Sequence[Waiting]) -> tuple[Capacity, Table, int, int]:
     """Returns what follows until the newcomer may matter, without the slots of the absent ones; the moment of the course; and the time."""
     capacity, table = board.playground()
     for waiting in absent:
@@ -111,8 +111,8 @@ def _followed(known: _Known, board: Board, newcomer: Waiting | None, absent: Seq
 
 
 def _played_on(
-    known: _Known, moment: int, board: Board, world: tuple[Capacity, Table], times_s: tuple[int, int], newcomer: Waiting | None
-) -> _Known:
+    known: _KnownCourse, moment: int, board: Board, world: tuple[Capacity, Table], times_s: tuple[int, int], newcomer: Waiting | None
+) -> _KnownCourse:
     """Plays on from a moment, until the newcomer starts, or to the end of the times."""
     capacity, table = world
     forget_all_before(capacity.nodes, times_s[0])
@@ -124,4 +124,4 @@ def _played_on(
     board.play(capacity, table, times_s, None if newcomer is None else {newcomer.request.id}, course)
     until_s = NEVER_S if course.fill[1] else times_s[1] if newcomer is None else int(table.slot_s[newcomer.row])
     alike = [(number, groups.index(group)) for number, group in enumerate(known.groups) if group in groups]
-    return _Known(joined(first_moments(known.course, moment), course, alike), groups, board.now_s, until_s)
+    return _KnownCourse(joined(first_moments(known.course, moment), course, alike), groups, board.now_s, until_s)

@@ -17,7 +17,16 @@ from core.pages.parts import Fact, Tab
 from inventory.models import Gpu, StepResult
 from observability.alerts.selectors import alerts_of_gpu
 from observability.prometheus.services import sources_by_cluster
-from observability.telemetry.selectors import HOT_C, BoxSpan, Course, course_of, courses_of, gpu_known_to, gpus_with_readings, in_view
+from observability.telemetry.selectors import (
+    HOT_C,
+    BoxSpan,
+    ReadingCourse,
+    course_of,
+    courses_of,
+    gpu_known_to,
+    gpus_with_readings,
+    in_view,
+)
 from portal_shared.access import PageRequest
 from portal_shared.parts.gpus import ORDER, GpuFilters, line_of
 from portal_shared.parts.paging import url_with
@@ -132,7 +141,7 @@ def _gpu_facts(actor: User, gpu: Gpu, portal: Portal, now: datetime) -> list[Fac
     ]
 
 
-def _thinned(course: Course) -> tuple[list[CoursePoint], int]:
+def _thinned(course: ReadingCourse) -> tuple[list[CoursePoint], int]:
     """Returns at most TWIN_ROWS points: the hottest moment of each stretch."""
     per_row = -(-len(course.points) // TWIN_ROWS) or 1
     stretches = [course.points[first : first + per_row] for first in range(0, len(course.points), per_row)]
@@ -163,14 +172,14 @@ def _mean(values: list[int]) -> float:
 # -- marks -------------------------------------------------------------------------------------------------------------
 
 
-def marks_of(courses: Mapping[str, Course]) -> list[CourseMark]:
+def marks_of(courses: Mapping[str, ReadingCourse]) -> list[CourseMark]:
     """The newest MARKS_MAX, in order. Courses by names of GPUs; a name of "" is not said."""
     checks = _check_marks(courses.values())
     made = {mark for name, course in courses.items() for mark in _own_marks(name, course)} | set(checks)
     return sorted(made, key=lambda mark: (mark.at, mark.text))[-MARKS_MAX:]
 
 
-def _own_marks(name: str, course: Course) -> Iterator[CourseMark]:
+def _own_marks(name: str, course: ReadingCourse) -> Iterator[CourseMark]:
     for span in course.spans:
         if span.since_at >= course.since_at:
             yield CourseMark(span.since_at, f"{span.gpr} of {span.slice} took {'it' if not name else 'its GPUs'}", "entry")
@@ -182,7 +191,7 @@ def _own_marks(name: str, course: Course) -> Iterator[CourseMark]:
             yield CourseMark(point["at"], f"{name}: {text}" if name else text, "fault")
 
 
-def _alert_marks(actor: User, gpu: Gpu, course: Course) -> Iterator[CourseMark]:
+def _alert_marks(actor: User, gpu: Gpu, course: ReadingCourse) -> Iterator[CourseMark]:
     for one in alerts_of_gpu(actor, gpu.pk, since=course.since_at, until=course.until_at)[:MARKS_MAX]:
         if one.since_at >= course.since_at:
             yield CourseMark(one.since_at, f"Alert: {one.rule.name}", "alert")
@@ -190,7 +199,7 @@ def _alert_marks(actor: User, gpu: Gpu, course: Course) -> Iterator[CourseMark]:
             yield CourseMark(one.over_at, f"Over: {one.rule.name}", "check")
 
 
-def _check_marks(courses: Iterable[Course]) -> list[CourseMark]:
+def _check_marks(courses: Iterable[ReadingCourse]) -> list[CourseMark]:
     """Marks the moment in which each box passed its checks, and each failed check."""
     boxes: dict[UUID, BoxSpan] = {span.reservation_id: span for course in courses for span in course.spans}
     since_at = min((course.since_at for course in courses), default=None)
@@ -299,7 +308,7 @@ def _found(shown: int, count: int) -> str:
     return f"The {shown} hottest of {words.plural(count, 'GPU')}" if count > shown else words.plural(count, "GPU")
 
 
-def _row_s(courses: Iterable[Course]) -> int:
+def _row_s(courses: Iterable[ReadingCourse]) -> int:
     """Returns the length of a row, so that there are TWIN_ROWS rows at most, and none is shorter than a step."""
     course = max(courses, key=lambda each: each.step_s, default=None)
     if course is None:
@@ -308,7 +317,7 @@ def _row_s(courses: Iterable[Course]) -> int:
     return course.step_s * max(1, -int(-steps // TWIN_ROWS))
 
 
-def _rows(courses: Sequence[Course], measure: Measure, row_s: int) -> Iterator[ComparedRow]:
+def _rows(courses: Sequence[ReadingCourse], measure: Measure, row_s: int) -> Iterator[ComparedRow]:
     found: dict[int, dict[int, list[int]]] = {}
     for column, course in enumerate(courses):
         for point in course.points:

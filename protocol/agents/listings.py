@@ -16,7 +16,7 @@ from protocol.agents.sync import SyncReply, SyncRequest
 from protocol.assignments import Assignment
 from protocol.tenancy.cluster_requests import AutoTemplate, ClusterRequestState
 from protocol.tenancy.life_marks import LifeMark
-from protocol.tenancy.workloads import Workload
+from protocol.tenancy.workloads import JobWorkload
 from protocol.tenancy.workspaces import Workspace
 
 
@@ -62,7 +62,7 @@ LIFE: Final[Listing[LifeMark]] = Listing("life", digest="life_digest", have="hav
 TEMPLATES: Final[Listing[AutoTemplate]] = Listing(
     "templates", digest="templates_digest", have="have_templates", is_numbered=True, ends_with_hub=True
 )
-WORKLOADS: Final[Listing[Workload]] = Listing(
+WORKLOADS: Final[Listing[JobWorkload]] = Listing(
     "workloads", digest="workloads_digest", have="have_workloads", is_numbered=True, ends_with_hub=True
 )
 

@@ -17,7 +17,7 @@ from protocol.scalars import Id, Number, Word
 from protocol.tenancy.cluster_requests import AutoTemplate, ClusterRequestState
 from protocol.tenancy.life_marks import LifeMark
 from protocol.tenancy.waiting_pods import JOBS_FAILED_MAX, NAMESPACES_WAITING_MAX, JobFailed, PodsWaiting
-from protocol.tenancy.workloads import WORKLOADS_SEEN_MAX, LogAsk, Workload, WorkloadSeen
+from protocol.tenancy.workloads import WORKLOADS_SEEN_MAX, JobWorkload, LogAsk, WorkloadSeen
 from protocol.tenancy.workspaces import BindingSeen, IssuedToken, Workspace
 
 WAIT_MAX_S = 20.0  # how long the hub may hold a sync
@@ -96,6 +96,6 @@ class SyncReply(msgspec.Struct, frozen=True, kw_only=True):
     templates: tuple[AutoTemplate, ...] | None = None  # one for each workspace that has one
     workloads_digest: str = ""
     # Marks of GPRs that are active here. A missing one is left as it is: the agent deletes it when its box closes.
-    workloads: tuple[Workload, ...] | None = None
+    workloads: tuple[JobWorkload, ...] | None = None
     log_asks: tuple[LogAsk, ...] = ()  # all present ones, in every answer
     idle_releases: tuple[IdleRelease, ...] | None = None  # all present ones, in every answer; an older hub sends none

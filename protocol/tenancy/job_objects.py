@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from protocol.cluster_names import ENDS_AT, GPU, INDEX_OF_POD, JOB, JOB_BOX, JOB_OF_POD, JOB_SET_OF_POD, TRAINING_OF_POD, box_of
 from protocol.tenancy.notebooks import NO_INGRESS, IngressWay, as_notebook, notebook_parts
-from protocol.tenancy.workloads import FINISHING, Workload, WorkloadKind
+from protocol.tenancy.workloads import FINISHING, JobWorkload, WorkloadKind
 
 Object = dict[str, Any]
 
@@ -37,7 +37,7 @@ class BoxFacts:
     ingress: IngressWay = NO_INGRESS
 
 
-def objects_of(work: Workload, box: BoxFacts) -> list[Object]:
+def objects_of(work: JobWorkload, box: BoxFacts) -> list[Object]:
     """Returns objects in the order in which the agent makes them."""
     match work.kind:
         case WorkloadKind.JOB:
@@ -77,18 +77,18 @@ def pod_selector(kind: str, name: str, rank: int) -> str:
     return f"{of},{INDEX_OF_POD}={rank}" if kind == WorkloadKind.JOB_SET else of
 
 
-def _marked(made: Object, work: Workload) -> Object:
+def _marked(made: Object, work: JobWorkload) -> Object:
     metadata = made.get("metadata", {})
     labels = {**metadata.get("labels", {}), JOB: work.id, JOB_BOX: box_of(work.gpr_id, work.run)}
     return {**made, "metadata": {**metadata, "namespace": work.namespace, "labels": labels}}
 
 
-def _object(work: Workload, spec: Object) -> Object:
+def _object(work: JobWorkload, spec: Object) -> Object:
     kind = WorkloadKind.JOB if work.kind == WorkloadKind.NOTEBOOK else WorkloadKind(work.kind)
     return {"apiVersion": VERSIONS[kind], "kind": kind.value, "metadata": {"name": work.name}, "spec": spec}
 
 
-def _service(work: Workload) -> list[Object]:
+def _service(work: JobWorkload) -> list[Object]:
     """The pods find each other by its name. It has no address of its own."""
     if work.nodes == 1:
         return []
@@ -96,7 +96,7 @@ def _service(work: Workload) -> list[Object]:
     return [{"apiVersion": "v1", "kind": "Service", "metadata": {"name": work.name}, "spec": spec}]
 
 
-def _job_spec(work: Workload, box: BoxFacts, *, retries: int, host: str = "") -> Object:
+def _job_spec(work: JobWorkload, box: BoxFacts, *, retries: int, host: str = "") -> Object:
     first = host or (f"{work.name}-0.{work.name}" if work.nodes > 1 else "localhost")
     pod = _pod(work, box, env=_rendezvous(work, box, first))
     if work.nodes > 1 and not host:
@@ -111,7 +111,7 @@ def _job_spec(work: Workload, box: BoxFacts, *, retries: int, host: str = "") ->
     }
 
 
-def _job_set(work: Workload, box: BoxFacts) -> Object:
+def _job_set(work: JobWorkload, box: BoxFacts) -> Object:
     spec = _job_spec(work, box, retries=0, host=f"{work.name}-{JOB_SET_PART}-0-0.{work.name}")
     return {
         "network": {"enableDNSHostnames": True, "subdomain": work.name},
@@ -120,7 +120,7 @@ def _job_set(work: Workload, box: BoxFacts) -> Object:
     }
 
 
-def _pytorch_job(work: Workload, box: BoxFacts) -> Object:
+def _pytorch_job(work: JobWorkload, box: BoxFacts) -> Object:
     """All pods are workers. Beside a master the operator gives workers a container that Pod Security `restricted` refuses, and the job
     would end with its master.
     """
@@ -136,7 +136,7 @@ def _pytorch_job(work: Workload, box: BoxFacts) -> Object:
     }
 
 
-def _mpi_job(work: Workload, box: BoxFacts) -> Object:
+def _mpi_job(work: JobWorkload, box: BoxFacts) -> Object:
     """The launcher has no GPU, so it waits at no gate. The paths are those of images that run without root."""
     worker = _pod(work, box, command=["/usr/sbin/sshd", "-De", "-f", f"{MPI_USER_HOME}/.sshd_config"])
     launcher = _pod(work, replace(box, gpus_per_node=0, rdma=""))
@@ -151,7 +151,7 @@ def _mpi_job(work: Workload, box: BoxFacts) -> Object:
     }
 
 
-def _rendezvous(work: Workload, box: BoxFacts, first: str, *, rank: str = RANK) -> list[Object]:
+def _rendezvous(work: JobWorkload, box: BoxFacts, first: str, *, rank: str = RANK) -> list[Object]:
     """Sets the variables for torchrun, which reads PET_*, and for programs that read the plain names. `rank`: the field of each pod that
     has its rank.
     """
@@ -165,7 +165,7 @@ def _rendezvous(work: Workload, box: BoxFacts, first: str, *, rank: str = RANK) 
 
 
 def _pod(
-    work: Workload,
+    work: JobWorkload,
     box: BoxFacts,
     *,
     env: list[Object] | None = None,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from protocol.cluster_names import JOB_OF_POD
-from protocol.tenancy.workloads import NOTEBOOK_HOME, NOTEBOOK_PORT, Workload
+from protocol.tenancy.workloads import NOTEBOOK_HOME, NOTEBOOK_PORT, JobWorkload
 
 TOKEN_KEY: Final = "token"  # noqa: S105  # of the Secret
 COMMAND: Final = ["jupyter", "lab", "--ip=0.0.0.0", f"--port={NOTEBOOK_PORT}", "--no-browser", f"--ServerApp.root_dir={NOTEBOOK_HOME}"]
@@ -22,17 +22,17 @@ class IngressWay:
     domain: str = ""
     class_name: str = ""
 
-    def host(self, work: Workload) -> str:
+    def host(self, work: JobWorkload) -> str:
         return f"{work.name}.{self.domain}"
 
-    def url(self, work: Workload) -> str:
+    def url(self, work: JobWorkload) -> str:
         return f"{self.scheme}://{self.host(work)}/" if self.domain else ""
 
 
 NO_INGRESS: Final = IngressWay()
 
 
-def as_notebook(pod: dict[str, Any], work: Workload) -> None:
+def as_notebook(pod: dict[str, Any], work: JobWorkload) -> None:
     """Makes the pod of a Job one that serves JupyterLab."""
     (main,) = pod["containers"]
     main.setdefault("command", list(COMMAND))
@@ -48,7 +48,7 @@ def as_notebook(pod: dict[str, Any], work: Workload) -> None:
         main["volumeMounts"].append({"name": "home", "mountPath": NOTEBOOK_HOME})
 
 
-def notebook_parts(work: Workload, ingress: IngressWay) -> list[dict[str, Any]]:
+def notebook_parts(work: JobWorkload, ingress: IngressWay) -> list[dict[str, Any]]:
     port = {"name": "http", "port": NOTEBOOK_PORT, "targetPort": NOTEBOOK_PORT}
     parts: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "stringData": {TOKEN_KEY: work.token}},
@@ -59,7 +59,7 @@ def notebook_parts(work: Workload, ingress: IngressWay) -> list[dict[str, Any]]:
     return [{**part, "metadata": {"name": work.name}} for part in parts]
 
 
-def _ingress_spec(work: Workload, ingress: IngressWay) -> dict[str, Any]:
+def _ingress_spec(work: JobWorkload, ingress: IngressWay) -> dict[str, Any]:
     host = ingress.host(work)
     backend = {"service": {"name": work.name, "port": {"number": NOTEBOOK_PORT}}}
     return {

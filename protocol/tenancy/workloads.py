@@ -29,7 +29,7 @@ class WorkloadKind(StrEnum):
 FINISHING = frozenset({"Job", "JobSet", "PyTorchJob", "MPIJob"})
 
 
-class Workload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class JobWorkload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """It is made when the box of this run is open, and deleted when that box closes."""
 
     id: Id  # of the job

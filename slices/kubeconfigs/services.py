@@ -22,7 +22,7 @@ from accounts.policy import Verb, may
 from core.errors import Conflict, EgsError, IllegalTransition, InvalidInput, NotAllowed, OverPolicy
 from core.rest.references import id_of
 from core.words import duration
-from core.written_sql import Id, Moment, WrittenQuery
+from core.written_sql import IdParam, TimeParam, WrittenQuery
 from inventory.models import Cluster, agent_is_live
 from inventory.services.clusters import desired_set_changed
 from journal.guard import set_aside_on_error
@@ -159,10 +159,10 @@ def kubeconfigs_revoke(rows: QuerySet[Kubeconfig], *, why: str, actor: User | No
         _end(row, S.REVOKED, why, now, actor=actor)
 
 
-_IS_OVER: Final = Q(due_at__lte=Moment("now")) | Q(user__is_active=False)
+_IS_OVER: Final = Q(due_at__lte=TimeParam("now")) | Q(user__is_active=False)
 _OVER: Final = WrittenQuery(Kubeconfig.objects.filter(_IS_OVER, state__in=LIVE_STATES).order_by("pk").values_list("pk", "cluster_id"))
 
-_LEFT_OPEN: Final = Kubeconfig.objects.filter(cluster=Id("cluster"), ended_at__isnull=False, closed_at=None)
+_LEFT_OPEN: Final = Kubeconfig.objects.filter(cluster=IdParam("cluster"), ended_at__isnull=False, closed_at=None)
 _ENDED: Final = WrittenQuery(_LEFT_OPEN.order_by().values_list("pk", "ended_generation"))
 
 

@@ -10,7 +10,7 @@ from gpr.jobs.spec import JobSpec
 from gpr.models import Gpr, Job
 from gpr.queue.decisions import gpr_evict
 from protocol.assignments import Phase
-from protocol.tenancy.workloads import LOGS_PATH, LogChunk, Workload, WorkloadPhase, WorkloadSeen
+from protocol.tenancy.workloads import LOGS_PATH, JobWorkload, LogChunk, WorkloadPhase, WorkloadSeen
 from tests.builders import spec
 from tests.inventory.agent import Reply
 from tests.lifecycle.stage import EXIT, Stage, fresh
@@ -48,7 +48,7 @@ class JobStage(Stage):
         self.leave(self.gpr_of(job))
         self.open(self.gpr_of(job))
 
-    def workloads(self, **known: Any) -> tuple[Workload, ...] | None:
+    def workloads(self, **known: Any) -> tuple[JobWorkload, ...] | None:
         """Returns what the agent is told."""
         return self.agent.sync(at=self.now, **{"have_workloads": "", **known}).workloads
 

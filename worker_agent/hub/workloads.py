@@ -9,7 +9,16 @@ from typing import Final, NamedTuple, Protocol
 from protocol.agents.listings import WORKLOADS, ReceivedList
 from protocol.agents.sync import SyncReply, SyncRequest
 from protocol.assignments import Drain
-from protocol.tenancy.workloads import WORKLOADS_SEEN_MAX, LogAsk, LogChunk, LogReply, Workload, WorkloadKind, WorkloadPhase, WorkloadSeen
+from protocol.tenancy.workloads import (
+    WORKLOADS_SEEN_MAX,
+    JobWorkload,
+    LogAsk,
+    LogChunk,
+    LogReply,
+    WorkloadKind,
+    WorkloadPhase,
+    WorkloadSeen,
+)
 from worker_agent.clock import Clock
 
 OVER: Final = frozenset({WorkloadPhase.SUCCEEDED, WorkloadPhase.FAILED})
@@ -33,11 +42,11 @@ class OpenBox:
 
 
 class BoxJob(NamedTuple):
-    workload: Workload
+    workload: JobWorkload
     box: OpenBox
 
 
-class LogPart(NamedTuple):
+class PodLogPart(NamedTuple):
     text: str
     until: str  # the time of its last line, as the cluster writes it
 
@@ -49,7 +58,7 @@ class WorkloadDriver(Protocol):
     def reconcile(self, jobs: Sequence[BoxJob], runs: Collection[Run], *, now_s: float) -> Sequence[WorkloadSeen]:
         """Make what these jobs need, delete what was made for other runs than `runs`, and return how the jobs go. Raises nothing."""
 
-    def log(self, job: BoxJob, rank: int, since: str) -> LogPart | None:
+    def log(self, job: BoxJob, rank: int, since: str) -> PodLogPart | None:
         """Return what a pod printed after that time, or None if it cannot be read now. Raises nothing."""
 
 
@@ -58,7 +67,7 @@ class WorkloadExchange:
     """The state is in memory only. The process guards it with its lock."""
 
     clock: Clock
-    listed: ReceivedList[Workload] = field(default_factory=lambda: ReceivedList(WORKLOADS))
+    listed: ReceivedList[JobWorkload] = field(default_factory=lambda: ReceivedList(WORKLOADS))
     asks: tuple[LogAsk, ...] = ()
     kinds: tuple[str, ...] | None = None
     _seen: dict[str, WorkloadSeen] = field(default_factory=dict)
@@ -106,7 +115,7 @@ class LogSender:
     def since(self, ask: LogAsk) -> str:
         return self._until.get(ask, "")
 
-    def chunk(self, ask: LogAsk, part: LogPart, session_epoch: int) -> LogChunk:
+    def chunk(self, ask: LogAsk, part: PodLogPart, session_epoch: int) -> LogChunk:
         return LogChunk(
             session_epoch=session_epoch, id=ask.id, run=ask.run, rank=ask.rank, since=self.since(ask), until=part.until, text=part.text
         )
@@ -154,11 +163,11 @@ class SimulatedWorkloads:
             return WorkloadSeen(id=work.id, run=work.run, phase=WorkloadPhase.FAILED, message="Its command ended with exit code 1.")
         return WorkloadSeen(id=work.id, run=work.run, phase=WorkloadPhase.SUCCEEDED)
 
-    def log(self, job: BoxJob, rank: int, since: str) -> LogPart | None:
+    def log(self, job: BoxJob, rank: int, since: str) -> PodLogPart | None:
         lines = int(min(max(0.0, self._now_s - job.box.active_s), self._job_s))
         begin = int(since or 0)
         text = "".join(f"node {rank} of {job.workload.nodes}: step {line + 1} of {int(self._job_s)}\n" for line in range(begin, lines))
-        return LogPart(text, str(max(begin, lines)))
+        return PodLogPart(text, str(max(begin, lines)))
 
 
 NO_NAMESPACE: Final = "The workspace has no namespace that is ready in this cluster."

@@ -63,7 +63,7 @@ class Exposition:
 
 def parse(chunks: Iterable[bytes], *, now_s: float) -> Exposition:
     """Raises NotExposition. Memory grows with the GPUs, not with the text."""
-    return _Reader(now_s * 1000).read(_blocks(chunks))
+    return _ExpositionReader(now_s * 1000).read(_blocks(chunks))
 
 
 def _blocks(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -78,7 +78,7 @@ def _blocks(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
     yield [rest]
 
 
-class _Reader:
+class _ExpositionReader:
     def __init__(self, now_ms: float) -> None:
         self._now_ms = now_ms
         self._by_labels: dict[bytes, DeviceRow | None] = {}

@@ -56,7 +56,7 @@ class PersonRow:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRow:
+class PlatformGroupRow:
     id: UUID
     group: str
     provider: str
@@ -64,7 +64,7 @@ class GroupRow:
     remove_url: str
 
     @classmethod
-    def of(cls, row: GroupRole) -> GroupRow:
+    def of(cls, row: GroupRole) -> PlatformGroupRow:
         return cls(row.pk, row.group, row.provider, str(PlatformRole(row.role).label), reverse("admin-group-remove", args=[row.pk]))
 
 
@@ -72,7 +72,7 @@ class GroupRow:
 class PeoplePage:
     shell: Shell
     people: tuple[PersonRow, ...]
-    groups: tuple[GroupRow, ...]
+    groups: tuple[PlatformGroupRow, ...]
     may_add_group: bool  # there is a provider
     foot: ListFoot
     url: str
@@ -89,7 +89,7 @@ class PeoplePage:
         )
         return cls(
             shell=admin_shell(request, page="people"),
-            groups=tuple(map(GroupRow.of, GroupRole.objects.all()[:GROUPS_MAX])),
+            groups=tuple(map(PlatformGroupRow.of, GroupRole.objects.all()[:GROUPS_MAX])),
             may_add_group=bool(providers()),
             people=tuple(PersonRow.of(user, seen_at=seen[user.pk]) for user in found.rows),
             foot=foot_of(found, url, filters),

@@ -68,14 +68,14 @@ class PoliciesPage:
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyPage:
+class AdminPolicyPage:
     shell: Shell
     panel: PolicyPanel
     read_only: str  # why there are no buttons
     url: str
 
     @classmethod
-    def build(cls, request: PageRequest, policy: Policy) -> PolicyPage:
+    def build(cls, request: PageRequest, policy: Policy) -> AdminPolicyPage:
         def url(name: str, term: str) -> str:
             return reverse(name, args=[policy.pk, term])
 

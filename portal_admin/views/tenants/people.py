@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from accounts.models import ROLES_OF_GROUPS, GroupRole, PlatformRole, User
 from accounts.people.services import group_role_add, group_role_remove, user_create, user_disable, user_enable, user_set_role
 from core.rest.references import one_by_id
-from portal_admin.forms import PersonForm, PlainForm, RoleForm
+from portal_admin.forms import PersonForm, PlainForm, PlatformRoleForm
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.tenants.people import PeoplePage
 from portal_admin.views.rendering import show
@@ -54,7 +54,12 @@ def role(request: PageRequest, pk: UUID) -> HttpResponse:
         "An administrator may do everything. An auditor sees everything and changes nothing. A member has the roles that workspaces give."
     )
     return _decide(
-        request, RoleForm(sent(request), initial={"role": user.role}), f"Change the role of {user.name}", text, "Change role", change
+        request,
+        PlatformRoleForm(sent(request), initial={"role": user.role}),
+        f"Change the role of {user.name}",
+        text,
+        "Change role",
+        change,
     )
 
 

@@ -14,7 +14,7 @@ from gpr.policies.breaches import breaches_after
 from portal_admin.forms import InheritForm, TermForm
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.plan.question import Effects
-from portal_admin.pages.tenants.policies import PoliciesPage, PolicyPage
+from portal_admin.pages.tenants.policies import AdminPolicyPage, PoliciesPage
 from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only, needs_write
 from portal_shared.forms.questions import Question, decide, sent
@@ -37,7 +37,7 @@ def policies(request: PageRequest) -> HttpResponse:
 @require_GET
 @admin_only
 def policy(request: PageRequest, pk: UUID) -> HttpResponse:
-    return show(request, PolicyPage.build(request, policy_for(request.user, pk)), "policies/policy", rows="policies/policy_body")
+    return show(request, AdminPolicyPage.build(request, policy_for(request.user, pk)), "policies/policy", rows="policies/policy_body")
 
 
 @require_http_methods(["GET", "POST"])

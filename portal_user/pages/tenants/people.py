@@ -60,7 +60,7 @@ class OpenInvitationRow:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRow:
+class WorkspaceGroupRow:
     id: UUID
     group: str
     provider: str
@@ -68,7 +68,7 @@ class GroupRow:
     remove_url: str
 
     @classmethod
-    def of(cls, row: SliceGroup, *, slice_name: str, may_manage: bool) -> GroupRow:
+    def of(cls, row: SliceGroup, *, slice_name: str, may_manage: bool) -> WorkspaceGroupRow:
         url = reverse("member-group-remove", args=[slice_name, row.pk]) if may_manage else ""
         return cls(row.pk, row.group, row.provider, str(Role(row.role).label), url)
 
@@ -142,7 +142,7 @@ class WorkspacePeoplePage:
     mark: WorkspaceMark
     members: tuple[MemberRow, ...]
     invitations: tuple[OpenInvitationRow, ...]
-    groups: tuple[GroupRow, ...]
+    groups: tuple[WorkspaceGroupRow, ...]
     programs: tuple[ProgramRow, ...]
     url: str  # of its fragment
     add_url: str  # empty: not allowed
@@ -164,7 +164,7 @@ class WorkspacePeoplePage:
             mark=WorkspaceMark.of(slice_),
             members=tuple(MemberRow.of(row, slice_name=name, may_manage=may_manage) for row in members),
             invitations=tuple(OpenInvitationRow.of(row, slice_name=name, may_write=may_manage) for row in invitations),
-            groups=tuple(GroupRow.of(row, slice_name=name, may_manage=may_manage) for row in groups),
+            groups=tuple(WorkspaceGroupRow.of(row, slice_name=name, may_manage=may_manage) for row in groups),
             programs=tuple(
                 ProgramRow.of(row, slice_name=name, sees_tokens=manages, may_manage=may_manage)
                 for row in service_accounts_of(slice_).order_by("user__name")

@@ -35,7 +35,7 @@ from protocol.tenancy.cluster_requests import (
 )
 from protocol.tenancy.life_marks import LifeMark
 from protocol.tenancy.waiting_pods import JobFailed, JobWaiting, PodsWaiting, ReasonWaiting
-from protocol.tenancy.workloads import LogAsk, LogChunk, LogReply, Workload, WorkloadPhase, WorkloadSeen
+from protocol.tenancy.workloads import JobWorkload, LogAsk, LogChunk, LogReply, WorkloadPhase, WorkloadSeen
 from protocol.tenancy.workspaces import Account, Binding, BindingSeen, BindingState, IssuedToken, Workspace
 from worker_agent.hub.link import encoded_digest
 from worker_agent.hub.wire import read_problem, read_sync_reply
@@ -136,7 +136,7 @@ CLAIM_STATE = ClusterRequestState(
 WAITING_CLAIM = ClusterRequestState(
     id="d0e1f2a3-b4c5-4d6e-8f70-8192a3b4c5d6", gpr_id="5e6f7081-92a3-4b4c-9d5e-6f708192a3b4", state="QUEUED"
 )
-WORKLOAD = Workload(
+WORKLOAD = JobWorkload(
     id="5c4b3a29-1807-4e6d-8c5b-4a3928170f6e",
     gpr_id=ASSIGNMENT.gpr_id,
     run=3,

@@ -11,12 +11,12 @@ import pytest
 from protocol.cluster_names import INDEX_OF_POD
 from protocol.tenancy.job_objects import BoxFacts, main_of, objects_of
 from protocol.tenancy.notebooks import IngressWay
-from protocol.tenancy.workloads import NOTEBOOK_HOME, Workload, WorkloadKind
+from protocol.tenancy.workloads import NOTEBOOK_HOME, JobWorkload, WorkloadKind
 from worker_agent.kube.api.objects import Meta, Pod
 from worker_agent.kube.jobs.logs import part_of, pod_of_rank
 
 BOX = BoxFacts(gpus_per_node=8, grace_s=120, rdma="rdma/hca")
-WORK = Workload(
+WORK = JobWorkload(
     id="5c4b3a29",
     gpr_id="0f5f3c0a-9a4e-4f38-8a83-5b2d1a6f7e22",
     run=2,

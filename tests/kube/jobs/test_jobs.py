@@ -16,7 +16,7 @@ from egs_client.kube.access import Access, ClusterRefused
 from protocol import cluster_names
 from protocol.assignments import Assignment, Drain, Phase
 from protocol.tenancy.notebooks import IngressWay
-from protocol.tenancy.workloads import Workload, WorkloadPhase, WorkloadSeen
+from protocol.tenancy.workloads import JobWorkload, WorkloadPhase, WorkloadSeen
 from tests.client.kubelet import HOST, at_hand, kubelet, lab
 from tests.kube.cluster import Cluster, Object
 from tests.kube.site import AGENT, Site, ended, member, moved_in
@@ -34,7 +34,7 @@ class Runner:
 
     def __init__(self, site: Site, slice_: str) -> None:
         self.site, self.slice = site, slice_
-        self.works: list[Workload] = []
+        self.works: list[JobWorkload] = []
         self.restart()
 
     def restart(self) -> None:
@@ -50,9 +50,9 @@ class Runner:
             ingress=IngressWay("https", "nb.example.org", "nginx"),
         )
 
-    def wants(self, gpr_id: str, *, run: int = 1, name: str = "", **changes: Any) -> Workload:
+    def wants(self, gpr_id: str, *, run: int = 1, name: str = "", **changes: Any) -> JobWorkload:
         given: dict[str, Any] = {"image": "none", "command": ("true",), "nodes": 1, **changes}
-        work = Workload(
+        work = JobWorkload(
             id=f"job-{gpr_id}", gpr_id=gpr_id, run=run, slice=self.slice, namespace=self.slice, name=name or f"train-{run}", **given
         )
         self.works = [work]
@@ -316,7 +316,7 @@ def may(site: Site, user: str, verb: str, resource: str, namespace: str) -> bool
     return bool(site.cluster.wire.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body)["status"]["allowed"])
 
 
-def notebook(runner: Runner, gpr_id: str, token: str) -> Workload:
+def notebook(runner: Runner, gpr_id: str, token: str) -> JobWorkload:
     work = runner.wants(gpr_id, kind="Notebook", command=(), token=token, name="lab-1")
     runner.until(WorkloadPhase.RUNNING, holds=lambda seen: seen.pods_running == 1)
     return work

@@ -17,7 +17,7 @@ from tests.kube.world import container, pod
 from worker_agent.cluster.fleet import NodeGroup, SimulatedFleet
 from worker_agent.kube.api.custom import Custom
 from worker_agent.kube.api.objects import Node, Owner, Pod
-from worker_agent.kube.pods.workloads import Workload, Workloads, size_of
+from worker_agent.kube.pods.workloads import WaitingWorkload, Workloads, size_of
 from worker_agent.kube.requests import automatic, cleanup
 from worker_agent.kube.requests.automatic import AutomaticInputs, AutomaticRequests, spec_for
 
@@ -579,7 +579,7 @@ def is_served(asked: Object, status: Object, pods: list[Pod], nodes: list[Node])
         Custom,
     )
     agent = AutomaticRequests(api=None, pods=lambda: [], nodes=lambda: nodes, learn=lambda _: None, note=lambda *_: None)  # type: ignore[arg-type]
-    workload = Workload(Owner(apiVersion="v1", kind="Pod", name="p", uid="p"), "red", pods)
+    workload = WaitingWorkload(Owner(apiVersion="v1", kind="Pod", name="p", uid="p"), "red", pods)
     return agent._by_hand(workload, AutomaticInputs(0.0, (by_hand,), (), lambda _: "slice")) == "mine"
 
 
@@ -587,7 +587,7 @@ def is_served(asked: Object, status: Object, pods: list[Pod], nodes: list[Node])
 def test_a_template_for_any_shape_with_so_much_memory_makes_requests_for_pods_with_devices_where_they_get_whole_nodes(
     gpus_per_node: int, is_made: bool
 ) -> None:
-    workload = Workload(Owner(apiVersion="v1", kind="Pod", name="p", uid="p"), "red", [gpu_pod(1, **HCA)])
+    workload = WaitingWorkload(Owner(apiVersion="v1", kind="Pod", name="p", uid="p"), "red", [gpu_pod(1, **HCA)])
     template = {"auto": True, "minGpuMemoryGiB": 70, "gpusPerNode": gpus_per_node, "duration": "1h"}
 
     spec = spec_for(workload, template, lambda: [NODE, HALF])
@@ -600,7 +600,7 @@ def test_a_template_that_says_how_many_nodes_makes_no_request_that_its_pods_cann
     gpus_per_node: int | None, is_made: bool
 ) -> None:
     template = {**AUTO, "nodes": 2} | ({"gpusPerNode": gpus_per_node} if gpus_per_node else {})
-    workload = Workload(Owner(apiVersion="v1", kind="Pod", name="p", uid="p"), "red", [gpu_pod(1, **HCA)])
+    workload = WaitingWorkload(Owner(apiVersion="v1", kind="Pod", name="p", uid="p"), "red", [gpu_pod(1, **HCA)])
 
     spec = spec_for(workload, template, lambda: [NODE])
 
@@ -618,7 +618,7 @@ def test_a_part_of_a_node_is_as_large_as_its_cpu_is_needed() -> None:
 
 def test_a_workload_is_settled_when_no_pod_has_come_for_a_while_or_after_a_limit() -> None:
     workloads = Workloads(api=None)  # type: ignore[arg-type]
-    workload = Workload(Owner(apiVersion="batch/v1", kind="Job", name="train", uid="w"), "red")
+    workload = WaitingWorkload(Owner(apiVersion="batch/v1", kind="Job", name="train", uid="w"), "red")
     times = []
     for second in range(12):
         workload.waiting.append(gpu_pod(1, uid=f"p{second}"))

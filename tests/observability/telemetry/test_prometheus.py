@@ -22,11 +22,11 @@ from core.outbound import post
 from inventory.models import Cluster, Gpu, ReservedGpu
 from observability.models import LatestReading, Reading10m
 from observability.prometheus import queries
-from observability.prometheus.expressions import Named, expressions
+from observability.prometheus.expressions import NamedGpu, expressions
 from observability.prometheus.models import PrometheusSource
 from observability.prometheus.services import named, prometheus_change, prometheus_test
 from observability.telemetry.partitions import partitions_ensure
-from observability.telemetry.selectors import Course, courses_of
+from observability.telemetry.selectors import ReadingCourse, courses_of
 from tests.builders import hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.journal.notices.test_outbound import certificate
 from tests.observability.telemetry.prometheus import OwnPrometheus
@@ -100,7 +100,7 @@ def all_gpus(cluster: Cluster) -> list[Gpu]:
     return list(Gpu.objects.filter(node__cluster=cluster).select_related("node").order_by("node__name", "index"))
 
 
-def seen(actor: Any, cluster: Cluster, *, since: datetime, until: datetime = NOW) -> list[Course]:
+def seen(actor: Any, cluster: Cluster, *, since: datetime, until: datetime = NOW) -> list[ReadingCourse]:
     return list(courses_of(actor, all_gpus(cluster), since=since, until=until, step_s=None, now=NOW).values())
 
 
@@ -282,7 +282,7 @@ def test_the_secret_is_not_sent_to_another_address(cluster: Cluster, prometheus:
 
 
 def test_names_of_gpus_are_no_promql(cluster: Cluster) -> None:
-    evil = Named(uuid4(), 'GPU-"} or {__name__=~".+', 'node"|.*', 0, is_by_place=True)
+    evil = NamedGpu(uuid4(), 'GPU-"} or {__name__=~".+', 'node"|.*', 0, is_by_place=True)
     for each in expressions([evil], step_s=600, matchers=""):
         assert '"} or {' not in each.text.replace('\\"', "")
         assert "|.*" not in each.text.replace("\\\\|\\\\.\\\\*", "")

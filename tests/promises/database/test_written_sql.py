@@ -9,7 +9,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.db.models import Model, Q
 
-from core.written_sql import Id, Moment, Number, Text, WrittenQuery, load_together, rows_insert, sent_together
+from core.written_sql import IdParam, NumberParam, TextParam, TimeParam, WrittenQuery, load_together, rows_insert, sent_together
 from inventory.models import Node
 from journal.models import Event
 from slices.models import Project
@@ -40,7 +40,7 @@ def test_each_call_reads_anew() -> None:
         assert ALL() == list(NODES.values_list("name", "seen_at"))
 
 
-SEEN = WrittenQuery(NODES.filter(Q(seen_at__lt=Moment("before")) | Q(seen_at__gt=Moment("after"))), key="cluster__id")
+SEEN = WrittenQuery(NODES.filter(Q(seen_at__lt=TimeParam("before")) | Q(seen_at__gt=TimeParam("after"))), key="cluster__id")
 
 
 def test_it_finds_the_rows_of_the_times_of_each_call() -> None:
@@ -52,7 +52,7 @@ def test_it_finds_the_rows_of_the_times_of_each_call() -> None:
         assert SEEN([cluster.pk], before=before, after=after) == list(NODES.filter(Q(seen_at__lt=before) | Q(seen_at__gt=after)))
 
 
-NAMED = WrittenQuery(NODES.filter(name=Text("name")))
+NAMED = WrittenQuery(NODES.filter(name=TextParam("name")))
 
 
 def test_it_finds_the_rows_of_the_text_of_each_call() -> None:
@@ -62,7 +62,7 @@ def test_it_finds_the_rows_of_the_text_of_each_call() -> None:
         assert [node.name for node in NAMED(name=name)] == [name] * name.startswith("c-")
 
 
-LARGE = WrittenQuery(NODES.filter(gpu_memory_gib__gte=Number("gib")))
+LARGE = WrittenQuery(NODES.filter(gpu_memory_gib__gte=NumberParam("gib")))
 
 
 def test_it_finds_the_rows_of_the_number_of_each_call() -> None:
@@ -73,7 +73,7 @@ def test_it_finds_the_rows_of_the_number_of_each_call() -> None:
         assert LARGE(gib=gib) == list(NODES.filter(gpu_memory_gib__gte=gib))
 
 
-BESIDE = WrittenQuery(NODES.exclude(pk=Id("node")), key="cluster__id")
+BESIDE = WrittenQuery(NODES.exclude(pk=IdParam("node")), key="cluster__id")
 
 
 def test_it_finds_the_rows_of_the_id_of_each_call() -> None:

@@ -41,7 +41,7 @@ class _Volume(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class _Box:
+class _BoxLook:
     asked: set[str] = field(default_factory=set)  # nodes that wait for the next look
     nodes: frozenset[str] = frozenset()  # of the look that is under way
     look: Future[dict[str, Results]] | None = None
@@ -54,12 +54,12 @@ class Volumes:
     def __init__(self, api: Api, *, mono: Callable[[], float] = time.monotonic) -> None:
         self._api, self._mono = api, mono
         self._pool = ThreadPoolExecutor(LOOKS_AT_ONCE, thread_name_prefix="egs-volumes")
-        self._boxes: dict[str, _Box] = {}
+        self._boxes: dict[str, _BoxLook] = {}
 
     def poll(self, call: StepCall) -> Results | None:
         """Returns None while volumes are being read. Raises ClusterError if that failed."""
         key, node = cluster_names.box_of(call.assignment.gpr_id, call.assignment.run), call.node.view.name
-        box = self._boxes.setdefault(key, _Box())
+        box = self._boxes.setdefault(key, _BoxLook())
         self._take(box)
         if (ended := box.ended.pop(node, None)) is not None:
             if not (box.asked or box.look or box.ended):
@@ -74,7 +74,7 @@ class Volumes:
         return None
 
     @staticmethod
-    def _take(box: _Box) -> None:
+    def _take(box: _BoxLook) -> None:
         if box.look is not None and box.look.done():
             box.ended |= dict.fromkeys(box.nodes, box.look)
             box.look, box.nodes = None, frozenset()

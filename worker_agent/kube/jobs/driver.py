@@ -20,7 +20,7 @@ from protocol.tenancy.job_objects import BoxFacts, Object, main_of, objects_of, 
 from protocol.tenancy.notebooks import NO_INGRESS, PARTS, IngressWay
 from protocol.tenancy.workloads import WorkloadKind, WorkloadPhase, WorkloadSeen
 from worker_agent.cluster.base import ClusterError, Note, Throttled, Unavailable, WriteConflict
-from worker_agent.hub.workloads import NO_NAMESPACE, BoxJob, LogPart, Run
+from worker_agent.hub.workloads import NO_NAMESPACE, BoxJob, PodLogPart, Run
 from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.api.custom import ServedKinds
 from worker_agent.kube.api.objects import Condition, Meta, Node, Pod
@@ -296,11 +296,11 @@ class KubernetesWorkloads:
 
     # -- output --------------------------------------------------------------------------------------------------------
 
-    def log(self, job: BoxJob, rank: int, since: str) -> LogPart | None:
+    def log(self, job: BoxJob, rank: int, since: str) -> PodLogPart | None:
         job = self._where_it_runs(job)
         main = main_of(self._objects(job))
         if main is None or self._bound(job.workload.namespace) != job.workload.slice:
-            return LogPart("", since)
+            return PodLogPart("", since)
         selector = pod_selector(main["kind"], main["metadata"]["name"], rank)
         return self._logs.read(job.workload.namespace, selector, rank, since)
 

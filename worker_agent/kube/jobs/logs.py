@@ -8,7 +8,7 @@ from typing import Final
 from protocol.cluster_names import INDEX_OF_POD
 from protocol.tenancy.workloads import LOG_CHUNK_MAX_CHARS
 from worker_agent.cluster.base import ClusterError
-from worker_agent.hub.workloads import LogPart
+from worker_agent.hub.workloads import PodLogPart
 from worker_agent.kube.api import objects
 from worker_agent.kube.api.client import Api, Missing
 from worker_agent.kube.api.objects import LONG_AGO, RANK_LABELS, ROLE_LABELS, Pod
@@ -31,15 +31,15 @@ class PodLogs:
             return []
         return sorted(found, key=lambda pod: pod.metadata.creationTimestamp or LONG_AGO, reverse=True)
 
-    def read(self, namespace: str, selector: str, rank: int, since: str) -> LogPart | None:
+    def read(self, namespace: str, selector: str, rank: int, since: str) -> PodLogPart | None:
         pod = pod_of_rank(self.pods(namespace, selector), rank)
         if pod is None or pod.status.phase == "Pending":
-            return LogPart("", since)
+            return PodLogPart("", since)
         only = {"sinceTime": f"{since[:19]}Z"} if since else {"tailLines": FIRST_LINES}
         try:
             text = self._api.text(f"{pod.path}/log", timestamps=True, limitBytes=READ_BYTES, **only)
         except Missing:
-            return LogPart("", since)
+            return PodLogPart("", since)
         except ClusterError:
             return None
         return part_of(text, since)
@@ -66,7 +66,7 @@ def _rank_of(pod: Pod, has_first: bool) -> int | None:
     return int(number) + is_behind if number.isdecimal() and len(number) < 10 else None
 
 
-def part_of(text: str, since: str) -> LogPart:
+def part_of(text: str, since: str) -> PodLogPart:
     """The lines after that time, without their times. The last line may be cut off: it comes whole the next time."""
     lines = [line.partition(" ") for line in text.splitlines(keepends=True) if line.endswith("\n")]
     kept: list[str] = []
@@ -79,7 +79,7 @@ def part_of(text: str, since: str) -> LogPart:
             break
         kept.append(words if len(words) <= LOG_CHUNK_MAX_CHARS else f"{words[: LOG_CHUNK_MAX_CHARS - 1]}\n")
         until = at[:40]
-    return LogPart("".join(kept), until)
+    return PodLogPart("".join(kept), until)
 
 
 def _is_later(at: str, since: str) -> bool:

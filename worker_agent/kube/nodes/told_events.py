@@ -26,7 +26,7 @@ class Involved(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class Source(msgspec.Struct, frozen=True):
+class EventSource(msgspec.Struct, frozen=True):
     component: str = ""
 
 
@@ -47,7 +47,7 @@ class NodeEvent(msgspec.Struct, frozen=True, kw_only=True):
     lastTimestamp: datetime | None = None
     eventTime: datetime | None = None
     series: Series | None = None
-    source: Source = Source()
+    source: EventSource = EventSource()
     reportingComponent: str = ""
 
     @property

@@ -68,7 +68,7 @@ class _Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownJob:
     read_mono: float
     name: str = ""  # from the Job itself
     fails_s: float | None = None  # None: it has no running deadline
@@ -95,7 +95,7 @@ class WaitingPodsReporter:
     note: Note
     _not_before_mono: float = float("-inf")
     _jobs_not_before_mono: float = float("-inf")
-    _jobs: dict[Key, _Known] = field(default_factory=dict)
+    _jobs: dict[Key, _KnownJob] = field(default_factory=dict)
     _ran: dict[Key, _Ran] = field(default_factory=dict)
     _failed: list[JobFailed] = field(default_factory=list)
 
@@ -177,7 +177,7 @@ class WaitingPodsReporter:
                 self._jobs[key] = self._read(key, jobs[key], now_mono)
             except ClusterError as error:
                 # Counts as read now, so that it delays no other.
-                self._jobs[key] = replace(self._jobs.get(key, _Known(now_mono)), read_mono=now_mono)
+                self._jobs[key] = replace(self._jobs.get(key, _KnownJob(now_mono)), read_mono=now_mono)
                 self._jobs_not_before_mono = now_mono + TROUBLE_S
                 self.note("job_unread", {"why": str(error)})
                 return
@@ -186,15 +186,15 @@ class WaitingPodsReporter:
         read = sorted((self._jobs[key].read_mono if key in self._jobs else float("-inf"), key) for key in keys)
         return [key for read_mono, key in read if now_mono - read_mono >= JOB_AGAIN_S]
 
-    def _read(self, key: Key, name: str, now_mono: float) -> _Known:
+    def _read(self, key: Key, name: str, now_mono: float) -> _KnownJob:
         namespace, uid = key
         try:
             job = self.api.get(f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}", _Job)
         except Missing:
-            return _Known(now_mono, is_over=True)
+            return _KnownJob(now_mono, is_over=True)
         if job.metadata.uid != uid:
-            return _Known(now_mono, is_over=True)
-        return _Known(now_mono, job.metadata.name, job.fails_s, is_over=bool(job.ends), has_failed=FAILED in job.ends)
+            return _KnownJob(now_mono, is_over=True)
+        return _KnownJob(now_mono, job.metadata.name, job.fails_s, is_over=bool(job.ends), has_failed=FAILED in job.ends)
 
 
 def job_of(pod: Pod) -> Owner | None:

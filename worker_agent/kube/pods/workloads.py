@@ -29,7 +29,7 @@ NODES_MAX: Final = 64  # of one automatic request
 
 
 @dataclass(slots=True)
-class Workload:
+class WaitingWorkload:
     owner: Owner
     namespace: str
     waiting: list[Pod] = field(default_factory=list)  # pods behind the gate that may enter a box
@@ -57,12 +57,12 @@ class Workloads:
         """Says for each namespace why an owner could not be read."""
         return self._chains.refused
 
-    def of(self, pods: Iterable[Pod]) -> dict[Key, Workload]:
+    def of(self, pods: Iterable[Pod]) -> dict[Key, WaitingWorkload]:
         """Skips pods with unknown owners. Raises Unavailable, Throttled."""
         there: dict[str, dict[str, Pod]] = defaultdict(dict)
         for pod in pods:
             there[pod.metadata.namespace][pod.metadata.uid] = pod
-        found: dict[Key, Workload] = {}
+        found: dict[Key, WaitingWorkload] = {}
         for namespace in self._chains.begin_look(there):
             for pod in there[namespace].values():
                 if pod.holds and asks_for_gpus(pod):
@@ -70,18 +70,18 @@ class Workloads:
         self._chains.end_look()
         return found
 
-    def _place(self, pod: Pod, pods: Mapping[str, Pod], found: dict[Key, Workload]) -> None:
+    def _place(self, pod: Pod, pods: Mapping[str, Pod], found: dict[Key, WaitingWorkload]) -> None:
         try:
             chain = self._chains.of(pod, pods)
         except NotRead:
             return
         owner = chain[-1] if chain else _of_itself(pod)
         namespace = pod.metadata.namespace
-        workload = found.setdefault((namespace, owner.uid), Workload(owner, namespace))
+        workload = found.setdefault((namespace, owner.uid), WaitingWorkload(owner, namespace))
         if is_waiting(pod) and not why_never(pod):
             workload.waiting.append(pod)
 
-    def settled(self, workload: Workload, now_mono: float) -> bool:
+    def settled(self, workload: WaitingWorkload, now_mono: float) -> bool:
         """Tell whether all its pods seem to have been created."""
         if workload.namespace in self.behind:
             return False

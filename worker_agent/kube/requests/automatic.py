@@ -25,7 +25,7 @@ from worker_agent.kube.api.objects import Node, Pod
 from worker_agent.kube.pods.lifting import asks_for_gpus
 from worker_agent.kube.pods.owners import Key
 from worker_agent.kube.pods.workloads import (
-    Workload,
+    WaitingWorkload,
     Workloads,
     largest,
     needs_whole_nodes,
@@ -157,7 +157,7 @@ class AutomaticRequests:
 
     # -- making one ----------------------------------------------------------------------------------------------------
 
-    def _serve(self, workload: Workload, template: ChosenTemplate | None, own: Sequence[Custom], inputs: AutomaticInputs) -> str:
+    def _serve(self, workload: WaitingWorkload, template: ChosenTemplate | None, own: Sequence[Custom], inputs: AutomaticInputs) -> str:
         """Returns the name of the request that the pods wait for, or "". `own`: requests made for the workload."""
         if there := next((gpr for gpr in own if not gpr.is_finished), None):
             return there.metadata.name
@@ -170,7 +170,7 @@ class AutomaticRequests:
         going = [gpr for gpr in inputs.going if _workload_of(gpr) == workload.key]
         return self._make(workload, template, request_name(workload, [*own, *going]), inputs.now_mono)
 
-    def _by_hand(self, workload: Workload, inputs: AutomaticInputs) -> str:
+    def _by_hand(self, workload: WaitingWorkload, inputs: AutomaticInputs) -> str:
         """Finds a request made by people in the same workspace that can hold each pod."""
         slice_ = inputs.slice_of(workload.namespace)
         for gpr in inputs.requests:
@@ -203,13 +203,13 @@ class AutomaticRequests:
         return self._whole_gpus[words]
 
     @staticmethod
-    def _may_have_another(workload: Workload, own: Sequence[Custom]) -> bool:
+    def _may_have_another(workload: WaitingWorkload, own: Sequence[Custom]) -> bool:
         ends = [str(gpr.condition(FINISHED).get("lastTransitionTime", "")) for gpr in own if not has_ended_naturally(gpr)]
         last = max(ends, default="")
         stamps = (pod.metadata.creationTimestamp for pod in workload.waiting)
         return not last or any(rfc3339 is not None and rfc3339.strftime("%Y-%m-%dT%H:%M:%SZ") > last for rfc3339 in stamps)
 
-    def _make(self, workload: Workload, template: ChosenTemplate, name: str, now_mono: float) -> str:
+    def _make(self, workload: WaitingWorkload, template: ChosenTemplate, name: str, now_mono: float) -> str:
         spec = spec_for(workload, template.fields, self.nodes)
         if spec is None:
             return ""
@@ -243,7 +243,7 @@ class AutomaticRequests:
 
     # -- giving it back ------------------------------------------------------------------------------------------------
 
-    def _give_back(self, is_open: Sequence[Custom], workloads: Mapping[Key, Workload], now_mono: float) -> None:
+    def _give_back(self, is_open: Sequence[Custom], workloads: Mapping[Key, WaitingWorkload], now_mono: float) -> None:
         idle = {
             gpr.metadata.uid: gpr
             for gpr in is_open
@@ -290,7 +290,7 @@ def boxes_in_use(pods: Iterable[Pod]) -> frozenset[str]:
     return frozenset(pod.metadata.label(cluster_names.POD_GPR) for pod in pods if pod.holds and asks_for_gpus(pod))
 
 
-def spec_for(workload: Workload, template: Fields, nodes: Callable[[], Iterable[Node]]) -> Fields | None:
+def spec_for(workload: WaitingWorkload, template: Fields, nodes: Callable[[], Iterable[Node]]) -> Fields | None:
     """Returns None if no pod fits."""
     # The node count follows from the pods unless the template says it.
     spec = {key: value for key, value in template.items() if key in FROM_TEMPLATE}
@@ -306,7 +306,7 @@ def spec_for(workload: Workload, template: Fields, nodes: Callable[[], Iterable[
     return {**spec, "nodes": size.nodes, **({"gpusPerNode": size.gpus_per_node} if size.gpus_per_node else {})}
 
 
-def _is_needed(gpr: Custom, workload: Workload | None) -> bool:
+def _is_needed(gpr: Custom, workload: WaitingWorkload | None) -> bool:
     if workload is None:
         return False
     # A request without nodes serves waiting pods only: pods that run got their nodes from another one.
@@ -317,7 +317,7 @@ def _workload_of(gpr: Custom) -> Key:
     return gpr.metadata.namespace, gpr.metadata.labels.workload
 
 
-def request_name(workload: Workload, own: Iterable[Custom]) -> str:
+def request_name(workload: WaitingWorkload, own: Iterable[Custom]) -> str:
     # The same state gives the same name, so that the API server rejects a second request.
     base = f"{cluster_names.object_name(workload.owner.name)[:NAME_CHARS].rstrip('-')}-{workload.owner.uid[:8]}"
     numbers = [int(match[1]) for gpr in own if (match := re.search(r"-(\d{1,9})\Z", gpr.metadata.name.removeprefix(base)))]

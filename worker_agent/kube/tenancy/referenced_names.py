@@ -71,13 +71,13 @@ class _Conversion(msgspec.Struct, frozen=True, kw_only=True):
     webhook: _Hook | None = None
 
 
-class _KindSpec(msgspec.Struct, frozen=True, kw_only=True):
+class _CustomKindSpec(msgspec.Struct, frozen=True, kw_only=True):
     conversion: _Conversion | None = None
 
 
-class _Kind(msgspec.Struct, frozen=True, kw_only=True):
+class _CustomKind(msgspec.Struct, frozen=True, kw_only=True):
     metadata: _Meta
-    spec: _KindSpec = _KindSpec()
+    spec: _CustomKindSpec = _CustomKindSpec()
 
 
 class _VolumeSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +147,7 @@ class ReferencedNames:
         for api in self._list("/apis/apiregistration.k8s.io/v1/apiservices", ObjectPage[_ApiService]):
             if api.spec.service:
                 yield api.spec.service.namespace, _described("APIService", api.metadata), ""
-        for made in self._list("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", ObjectPage[_Kind], page_count=PAGE_COUNT):
+        for made in self._list("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", ObjectPage[_CustomKind], page_count=PAGE_COUNT):
             hook = made.spec.conversion.webhook if made.spec.conversion else None
             if hook and hook.clientConfig.service:
                 yield hook.clientConfig.service.namespace, _described("CustomResourceDefinition", made.metadata), ""
