@@ -137,7 +137,7 @@ class Board:
     # Running boxes.
 
     def add_running(self, running: Running) -> None:
-        """An overdue box is expected to end at the next multiple of the grace after its end."""
+        """Adds a box. An overdue box is expected to end at the next multiple of the grace after its end."""
         self.add_all_running([running])
 
     def add_all_running(self, boxes: Sequence[Running]) -> None:
@@ -152,7 +152,7 @@ class Board:
         self.running.update((box.id, box) for box in made)
 
     def release(self, box_id: str) -> bool:
-        """Return whether it was booked for longer."""
+        """Ends the box and returns whether it was booked for longer."""
         box = self.running.pop(box_id)
         self.overdue.discard(box_id)
         self.reserve_steps(len(box.places))
@@ -209,7 +209,7 @@ class Board:
         return self._turn(request, self._demands.demand_class(request))
 
     def gpu_s(self, request: Request) -> int:
-        """A request for whole nodes counts as the largest that it may use."""
+        """A request for whole nodes counts as many GPUs as the largest nodes that it may use have."""
         return self._demands.demand_class(request).gpu_count * request.length_s
 
     def pools_of(self, request: Request) -> list[int]:
@@ -219,7 +219,7 @@ class Board:
         return [pool for pool in self.pools_of(request) if self.pools[pool].shape == shape]
 
     def gpus_by_shape(self, request: Request) -> Mapping[str, int]:
-        """A request for whole nodes counts as the largest."""
+        """A request for whole nodes counts as many GPUs as the largest nodes have."""
         return self._demands.demand_class(request).gpus_by_shape
 
     def may_cause_evictions(self, request: Request) -> bool:
@@ -261,7 +261,7 @@ class Board:
         return self._slots(self._table)
 
     def stored_plan(self) -> tuple[Capacity, Table]:
-        """The caller must not change these."""
+        """Returns the board's own arrays, which the caller must not change."""
         return self.capacity, self._table
 
     def place(self, waiting: Waiting, start_s: int, places: Ints) -> None:
@@ -273,11 +273,11 @@ class Board:
         table.state[waiting.row] = HAS_SLOT
 
     def nodes_of(self, waiting: Waiting) -> Ints:
-        """A view, valid while it waits."""
+        """Returns a view that is valid while the request waits."""
         return places_of(self._table, waiting.row)
 
     def place_at(self, waiting: Waiting, demand: Demand, found: tuple[int, int]) -> None:
-        """Give it the (start, pool) that was found, on the nodes that suit best."""
+        """Gives the request a slot at the found (start, pool), on the nodes that suit best."""
         start_s, pool = found
         self.place(waiting, start_s, self.choose(demand, pool, start_s))
 
@@ -291,7 +291,7 @@ class Board:
 
     def box(self, waiting: Waiting) -> Box:
         demand, places = demand_of(self._table, waiting.row), places_of(self._table, waiting.row).copy()
-        # Copies: the row becomes that of another request when it runs.
+        # These are copies, since another request gets the row once this one runs.
         demand = Demand(*demand[:4], *(array.copy() for array in demand[4:]))
         start_s, request = self.start_s(waiting), waiting.request
         whose = request.id, request.slice, request.project, request.priority
@@ -309,7 +309,7 @@ class Board:
         return max(self.now_s, self.opens_s(request))
 
     def opens_s(self, request: Request) -> int:
-        """Its earliest start, or the latest end of its predecessor; FOREVER_S while that one has no place."""
+        """Returns when the request may start: after its predecessor's latest end, which is FOREVER_S while that has no place."""
         return max(request.earliest_start_s, self._predecessor_end_s(request.after)) if request.after else request.earliest_start_s
 
     @property
@@ -318,7 +318,7 @@ class Board:
         return in_chains(sorted((self.queue[id_] for id_ in self._followers), key=turn_of)) if self._followers else []
 
     def hold_until(self, waiting: Waiting, at_s: int) -> bool:
-        """Return whether that is another time than before."""
+        """Sets when the request may start, and returns whether the time changed."""
         was_s = self._table.earliest_s.item(waiting.row)
         self._table.earliest_s[waiting.row] = clamp_s(at_s)
         return was_s != clamp_s(at_s)
@@ -340,7 +340,7 @@ class Board:
         return has_room_at(self.capacity, places, demand, start_s)
 
     def fit(self, node: int, demand: Demand, start_s: int) -> tuple[int, int] | None:
-        """Return (GPUs left over in the window, end of the gap), of which the least is the best fit, or None without room."""
+        """Return (GPUs left over in the window, end of the gap), or None without room. The least such pair is the best fit."""
         need = gpus_needed(self.capacity, node, demand.gpus)
         left = least_free(self.capacity.nodes, node, start_s, start_s + demand.length_s) - need
         return None if left < 0 else (int(left), int(free_until(self.capacity.nodes, node, need, start_s)))
@@ -365,14 +365,14 @@ class Board:
         return [self._started(self._at_row[int(row)]) for row in rows]
 
     def compress(self, waitings: Sequence[Waiting] | None = None) -> None:
-        """Move these slots up in this order, as far as all others allow; None: all slots. Slots at risk stay."""
+        """Move these slots up in this order, as far as all others allow. None means all slots. Slots at risk stay."""
         self._reserve_steps_for_all()
         movable = [waiting.row for waiting in (self.order if waitings is None else waitings) if waiting.risk is None]
         rows = np.array(movable, np.int64)
         scheduling.compress(self.capacity, self._table, rows, self.now_s)
 
     def restore_slots(self, waitings: Sequence[Waiting], slots: Sequence[Slot]) -> Iterator[int]:
-        """It lets no slot start before now."""
+        """Gives these requests these slots, in this order, but lets no slot start before now. Yields as `put_back` does."""
         table, rows = self._table, np.array([waiting.row for waiting in waitings], np.int64)
         counts = table.nodes[rows]
         ends = np.cumsum(counts)
@@ -394,19 +394,20 @@ class Board:
     def expected(self, asked: Set[str] | None = None) -> dict[str, Slot]:
         """Simulate where each request starts if no more come and every box takes its whole length. Changes nothing.
 
-        `asked`: stop when these have started, after now at the soonest; the rest keep their slots. None means all.
+        The simulation plays now at least, and stops when all of `asked` have started; the rest keep their slots. None means all.
         """
         return self._slots(self.played(asked)) if self.order else {}
 
     def starting(self) -> dict[str, Slot]:
-        """Finds what starts now, as `expected` begins. Changes nothing."""
+        """Finds what starts now, as the first step of `expected` does. Changes nothing."""
         capacity, table = self.playground()
         rows = scheduling.tick(capacity, self.empty_free_now(), table, self._order_now(), self.now_s, NO_COURSE)
         return {self._at_row[row].request.id: self.slot_at(places_of(table, row), self.now_s) for row in rows.tolist()}
 
     def starts_near(self, newcomers: Sequence[Waiting], table: Table) -> tuple[dict[str, Slot], dict[str, int]]:
-        """Returns the starts, of a table that was played, of newcomers and of those that share nodes or limits with them, or come before
-        them; and how many start before each newcomer.
+        """Reads a played table: the starts of newcomers and of requests that come before them or share nodes or limits with them.
+
+        Also returns how many requests start before each newcomer.
         """
         rows, is_on_nodes = [each.row for each in newcomers], np.zeros(max(len(self.node_ids), 1), np.bool_)
         for row in rows:
@@ -434,7 +435,7 @@ class Board:
     # For `foresight`.
 
     def playground(self) -> tuple[Capacity, Table]:
-        """Copies, to play on."""
+        """Returns copies that a simulation may change."""
         self._reserve_steps_for_all()
         played = ("state", "slot_s", "places", "earliest_s")
         return copy_capacity(self.capacity), self._table._replace(**{name: getattr(self._table, name).copy() for name in played})
@@ -449,14 +450,14 @@ class Board:
         return self._free_now
 
     def places_in_turn(self) -> Ints:
-        """By row."""
+        """Returns the place in turn of each row."""
         places = np.zeros(len(self._table.state), np.int64)
         places[self._order_now()] = np.arange(len(self.order))
         return places
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """Those that `empty_free_now` tells of."""
+        """Returns the groups that `empty_free_now` has."""
         return self._demands.groups
 
     def group_of(self, waiting: Waiting) -> Group:
@@ -475,7 +476,7 @@ class Board:
         return table
 
     def _ahead_count(self, waiting: Waiting, played: Table) -> int:
-        """How many start later than now and before it; of equals the first in turn is before."""
+        """Counts the requests that start after now and before this one. Of two that start together, the first in turn counts as before."""
         order = self._order_now()
         has_slot, starts_s, start_s = self._table.state[order] == HAS_SLOT, played.slot_s[order], played.slot_s.item(waiting.row)
         is_before = starts_s < start_s
@@ -483,7 +484,7 @@ class Board:
         return int((has_slot & is_before & (starts_s > self.now_s)).sum())
 
     def is_foreseeable(self) -> bool:
-        """A slot can make others start sooner elsewhere if they wait for a pool that they prefer."""
+        """Tells whether a newcomer cannot make others start sooner, as its slot can where they wait for a preferred pool."""
         return self.policy.name == PolicyName.GUARDED and not self._followers and not self._table.handicaps_s[self._order_now()].any()
 
     def _predecessor_end_s(self, id_: str) -> int:
@@ -492,18 +493,18 @@ class Board:
             return box.end_s
         if waiting is None or not self.has_slot(waiting):
             return FOREVER_S
-        # A slot may become as late as its promise, where slots do not just move up. One at risk may even have passed.
+        # Where slots do not only move up, a slot may become as late as its promise. A slot at risk may even lie in the past.
         latest_s = waiting.promise_s or 0 if self.policy.name == PolicyName.GUARDED else 0
         end_s = max(self.start_s(waiting), latest_s) + waiting.request.length_s
         return end_s if end_s > self.now_s else self._overrun_s(end_s)
 
     def _overrun_s(self, end_s: int) -> int:
-        """The next multiple of the grace after an end that is over."""
+        """Returns the next multiple of the grace after an end that has passed."""
         grace_s = max(self.policy.overrun_grace_s, 1)
         return end_s + grace_s * ((self.now_s - end_s) // grace_s + 1)
 
     def _chains(self) -> Chains:
-        """The waiting followers whose predecessors wait, too."""
+        """Returns the waiting followers whose predecessors wait, too."""
         pairs = [(self.queue[after], self.queue[id_]) for id_ in self._followers if (after := self.queue[id_].request.after) in self.queue]
         first = np.array([before.row for before, _ in pairs], np.int64)
         then = np.array([waiting.row for _, waiting in pairs], np.int64)
@@ -600,7 +601,7 @@ class Board:
         return rows
 
     def _limit_slices(self, requests: Sequence[Request], at: Ints) -> None:
-        """The limit of a slice is the first of each row."""
+        """Puts the limit of the slice first in each row."""
         table, limits = self._table, np.array([self._demands.limit_of_slice(request.slice) for request in requests], np.int64)
         self._add_limits()
         rows, limits = at[limits != NONE], limits[limits != NONE]
@@ -645,7 +646,7 @@ class Board:
         self._table = self._table._replace(places=places)
 
     def reserve_steps(self, node_count: int, box_count: int = 1) -> None:
-        """A box needs at most two steps for each profile."""
+        """Makes room for the steps of more boxes: a box needs at most two for each profile."""
         nodes = with_unused_steps(self.capacity.nodes, 2 * node_count + 2)
         limits = with_unused_steps(self.capacity.limits, 2 * LIMITS_MOST * box_count + 2)
         if nodes is not self.capacity.nodes or limits is not self.capacity.limits:

@@ -1,4 +1,4 @@
-"""Demands of requests in numbers: their pools and the limits that cover them.
+"""Turns the demands of requests into numbers: their pools and the limits that cover them.
 
 Most requests of a long queue ask for one of a few things, so results that depend only on the ask are computed once.
 """
@@ -63,7 +63,7 @@ class Demands:
         return found
 
     def of(self, request: Request, pools: list[int] | None = None) -> Demand:
-        """A demand that is larger than every pool is empty, so it finds no place."""
+        """Returns an empty demand, which finds no place, for a request that is larger than every pool."""
         bare = self.demand_class(request).demand if pools is None else self._bare(request, pools)
         return bare._replace(length_s=max(1, clamp_s(request.length_s)), limits=self._with_slice(bare.limits, request.slice))
 
@@ -95,7 +95,7 @@ class Demands:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """In the order of their numbers."""
+        """Returns the groups in the order of their numbers."""
         return tuple(self._groups)
 
     def group_number(self, group: Group) -> int:

@@ -1,4 +1,4 @@
-"""Keeps the course that the queue of one board is expected to take, as far as it was played, for the newcomers that are tried there."""
+"""Keeps the expected course of a board's queue, as far as it was played, so that each newcomer need not play all of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _KnownCourse(NamedTuple):
     until_s: int = 0
 
     def at(self, now_s: int) -> _KnownCourse:
-        """Nothing is known any more once somebody should have started."""
+        """Returns what is still known at that time: nothing, once a request of the course should have started."""
         course, count = self.course, self.course.fill[0]
         starts_s: Ints = course.at_s[:count][course.row[:count] != NONE]
         is_over = now_s < self.made_s or (now_s > self.made_s and len(starts_s) > 0 and int(starts_s[0]) <= now_s)
@@ -34,7 +34,7 @@ class _KnownCourse(NamedTuple):
 
 
 class _Tried(NamedTuple):
-    """A newcomer, its slot, and what is known of the board with it."""
+    """It holds a newcomer, its slot, and what is known of the board with it."""
 
     id: str
     turn: Turn
@@ -56,9 +56,9 @@ class Foresight:
     def expected_near(
         self, board: Board, newcomers: Sequence[Waiting], *, is_trial: bool = False
     ) -> tuple[dict[str, Slot], dict[str, int]]:
-        """Returns what `Board.starts_near` does of a board that the newcomers joined beside all slots.
+        """Simulates the queue with newcomers whose slots stand beside all others, and returns `Board.starts_near` of that.
 
-        `is_trial`: others are to be tried on the same board.
+        `is_trial` says that more newcomers will be tried on the same board.
         """
         if len(newcomers) == 1 and board.has_slot(newcomers[0]) and board.is_foreseeable():
             table = self._played_beside(board, newcomers[0], is_trial=is_trial)
@@ -90,7 +90,7 @@ class Foresight:
         return Foresight(known)
 
     def _extended(self, known: _KnownCourse, board: Board, newcomer: Waiting) -> _KnownCourse:
-        """Plays the board without the newcomer until that would have to start."""
+        """Plays the board without the newcomer until the start of the newcomer's slot."""
         if board.group_of(newcomer) not in known.groups:
             board.know_groups(known.groups[-GROUPS_MOST:])
             known = _KnownCourse()
@@ -100,7 +100,9 @@ class Foresight:
 
 
 def _followed(known: _KnownCourse, board: Board, newcomer: Waiting | None, absent: Sequence[Waiting]) -> tuple[Capacity, Table, int, int]:
-    """Returns what follows until the newcomer may matter, without the slots of the absent ones; the moment of the course; and the time."""
+    """Follows the course until the newcomer may matter, without the slots of the absent ones.
+
+    Returns the capacity and the table of that time, the moment of the course, and the time."""
     capacity, table = board.playground()
     for waiting in absent:
         put_slot(capacity, table, waiting.row, -1)
@@ -113,7 +115,7 @@ def _followed(known: _KnownCourse, board: Board, newcomer: Waiting | None, absen
 def _played_on(
     known: _KnownCourse, moment: int, board: Board, world: tuple[Capacity, Table], times_s: tuple[int, int], newcomer: Waiting | None
 ) -> _KnownCourse:
-    """Plays on from a moment, until the newcomer starts, or to the end of the times."""
+    """Plays on from a moment until the newcomer starts, or to the end of the times."""
     capacity, table = world
     forget_all_before(capacity.nodes, times_s[0])
     forget_all_before(capacity.limits, times_s[0])

@@ -11,7 +11,7 @@ from planner.snapshot import Request
 
 
 class Turn(NamedTuple):
-    """Sort key of the queue: priority, the least share, the least key of the policy (work), the first in."""
+    """It sorts the queue: by higher priority, then by the smaller share, by less work (the policy's key), and by who came first."""
 
     minus_priority: int
     share: int
@@ -38,7 +38,7 @@ class Waiting:
         return Waiting(self.request, self.row, self.turn, self.promise_s, self.displaced, self.risk)
 
     def promise_by(self, start_s: int) -> None:
-        """An earlier promise stays."""
+        """Sets the promise, unless an earlier one stands."""
         self.promise_s = start_s if self.promise_s is None else min(self.promise_s, start_s)
 
 
@@ -47,7 +47,7 @@ def turn_of(waiting: Waiting) -> Turn:
 
 
 def in_chains(waitings: Iterable[Waiting]) -> list[Waiting]:
-    """Keeps the order, but puts each behind its predecessor."""
+    """Keeps the order, but puts each request behind its predecessor."""
     left = {waiting.request.id: waiting for waiting in waitings}
     found: list[Waiting] = []
     for waiting in list(left.values()):
