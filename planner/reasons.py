@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from itertools import accumulate
 from operator import itemgetter
 from typing import Final
@@ -64,19 +64,18 @@ class Reasons:
         board, expected = self._board, self._expected
         firsts_asked = {request.after for request in self._asked or ()} - {""}
         nodes_asked = {node for request in self._asked or () if (slot := expected.get(request.id)) for node in slot.nodes}
+        ids_asked = firsts_asked | board.running_on(nodes_asked)
 
-        numbers_asked = {board.node_numbers[node] for node in nodes_asked}
-
-        def concerns(id_: str, project: str, slice_: str) -> bool:
-            return self._asked is None or slice_ in self._owners_asked or project in self._limited or id_ in firsts_asked
+        def concerns(ids: Set[str], id_: str, project: str, slice_: str) -> bool:
+            return self._asked is None or slice_ in self._owners_asked or project in self._limited or id_ in ids
 
         for box in board.running.values():
-            if concerns(box.id, box.project, box.slice) or not numbers_asked.isdisjoint(box.places.tolist()):
+            if concerns(ids_asked, box.id, box.project, box.slice):
                 nodes = [board.node_ids[node] for node in box.places]
                 self._enter(Blocker(box.id, True, box.end_s, box.id in board.overdue, len(nodes), box.demand.gpus), box.slice, nodes)
         for id_, slot in expected.items():
             request = board.queue[id_].request
-            if concerns(id_, request.project, request.slice) or not nodes_asked.isdisjoint(slot.nodes):
+            if concerns(firsts_asked, id_, request.project, request.slice) or not nodes_asked.isdisjoint(slot.nodes):
                 until_s = slot.start_s + request.length_s
                 self._enter(Blocker(id_, False, until_s, False, request.node_count, request.gpus_per_node), request.slice, slot.nodes)
         for ends in self._ends.values():

@@ -7,7 +7,7 @@ planner.promises).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -101,8 +101,10 @@ class Board:
         self.node_ids = [node.id for pool in pools for node in pool.nodes]
         self.node_numbers = {id_: number for number, id_ in enumerate(self.node_ids)}
         self.closed: dict[str, tuple[Window, ...]] = {node.id: node.closed for pool in pools for node in pool.nodes}
+        self.is_heard = not any(window.unheard for closed in self.closed.values() for window in closed)
         self.capacity = capacity_of(pools, now_s)
         self.running: dict[str, Box] = {}
+        self._running_on: dict[int, tuple[str, ...]] = {}  # ids of boxes by node
         self.overdue: set[str] = set()
         self.queue: dict[str, Waiting] = {}
         self.order: SortedKeyList[Waiting] = SortedKeyList(key=turn_of)
@@ -122,6 +124,7 @@ class Board:
         # A trial gives ordered nodes GPUs and removes their closures.
         twin.capacity, twin.closed = copy_capacity(self.capacity)._replace(gpu_counts=self.capacity.gpu_counts.copy()), dict(self.closed)
         twin.running, twin.overdue, twin._followers = dict(self.running), set(self.overdue), set(self._followers)
+        twin._running_on = dict(self._running_on)
         waitings = [waiting.copy() for waiting in self.order]
         twin.order = SortedKeyList(waitings, key=turn_of)
         twin.queue = {waiting.request.id: waiting for waiting in waitings}
@@ -149,12 +152,15 @@ class Board:
         taken = boxes_of([box.places for box in made], [box.demand.gpus for box in made], times_s, limits, amounts)
         self.reserve_steps(len(taken.places), len(made))
         take_all(self.capacity, taken)
-        self.running.update((box.id, box) for box in made)
+        for box in made:
+            self._run(box)
 
     def release(self, box_id: str) -> bool:
         """Ends the box and returns whether it was booked for longer."""
         box = self.running.pop(box_id)
         self.overdue.discard(box_id)
+        for node in box.places.tolist():
+            self._running_on[node] = tuple(id_ for id_ in self._running_on[node] if id_ != box_id)
         self.reserve_steps(len(box.places))
         take(self.capacity, box.places, box.demand, max(self.now_s, box.start_s), box.end_s, -1)
         for node in box.places:
@@ -166,6 +172,10 @@ class Board:
         self.reserve_steps(len(box.places))
         take(self.capacity, box.places, box.demand, min(end_s, box.end_s), max(end_s, box.end_s), 1 if end_s > box.end_s else -1)
         self.running[box_id] = replace(box, end_s=end_s)
+
+    def running_on(self, nodes: Iterable[str]) -> set[str]:
+        """Returns the ids of the boxes there."""
+        return {id_ for node in nodes for id_ in self._running_on.get(self.node_numbers[node], ())}
 
     def pool_at(self, places: Ints) -> int | None:
         return int(self.capacity.pool_of[places[0]]) if len(places) else None
@@ -236,6 +246,9 @@ class Board:
 
     def has_slot(self, waiting: Waiting) -> bool:
         return self._table.state.item(waiting.row) == HAS_SLOT
+
+    def without_slots(self) -> list[Waiting]:
+        return [self._at_row[row] for row in np.flatnonzero(self._table.state == NO_SLOT).tolist()]
 
     def start_s(self, waiting: Waiting) -> int:
         return self._table.slot_s.item(waiting.row)
@@ -533,9 +546,14 @@ class Board:
 
     def _started(self, waiting: Waiting) -> Started:
         slot, request = self._slot(waiting), waiting.request
-        self.running[request.id] = self.box(waiting)
+        self._run(self.box(waiting))
         self._forget(waiting)
         return Started(request, slot, slot.start_s if waiting.promise_s is None else waiting.promise_s)
+
+    def _run(self, box: Box) -> None:
+        self.running[box.id] = box
+        for node in box.places.tolist():
+            self._running_on[node] = (*self._running_on.get(node, ()), box.id)
 
     def _slot(self, waiting: Waiting) -> Slot:
         return self.slot_at(places_of(self._table, waiting.row), self.start_s(waiting))

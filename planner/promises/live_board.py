@@ -16,7 +16,7 @@ from planner.board.foresight import Foresight
 from planner.board.waiting import Waiting
 from planner.capacity.profile import NONE, Profiles
 from planner.promises.proof import is_overcommitted
-from planner.promises.reference_queues import BoxPair, ReferenceQueues, box_of_board, remembered_box
+from planner.promises.reference_queues import BoxPair, ReferenceQueues, box_of_board, last_strict_s, remembered_box
 from planner.promises.repair import board_of, cause_of_lost_slot, slot_problem
 from planner.snapshot import Request, Running, Shadow, Snapshot
 
@@ -66,18 +66,16 @@ class LiveBoard:
             kept, self._kept = self._kept, None  # if this fails, nothing is kept
             if kept is None or not kept.follow(snapshot):
                 board, newcomers = board_of(snapshot)
-                if not _is_calm(board, snapshot):
+                if not _is_calm(board):
                     return Restored(board, newcomers, Foresight())
                 kept = _Kept(board, snapshot)
             self._kept = kept
             return kept.restored(snapshot)
 
 
-def _is_calm(board: Board, snapshot: Snapshot) -> bool:
+def _is_calm(board: Board) -> bool:
     """Tells whether each slot is where it was stored, and every cluster is heard."""
-    if any(waiting.risk or (waiting.displaced and waiting.request.slot) for waiting in board.order):
-        return False
-    return not any(window.unheard for pool in snapshot.pools for node in pool.nodes for window in node.closed)
+    return board.is_heard and not any(waiting.displaced and waiting.request.slot for waiting in board.order)
 
 
 def contents_of(board: Board) -> tuple[object, ...]:
@@ -105,6 +103,7 @@ class _Kept:
         self._foresight = Foresight()
         self._shadows: tuple[Shadow, ...] = ()  # those that are in the reference queues
         self._shadow_of: dict[str, Shadow] = {}
+        self._last_strict_s = 0  # of these
         self._changed = {*board.queue, *board.running}  # ids of what the reference queues have not heard of
         self._change_count = 0
 
@@ -126,8 +125,7 @@ class _Kept:
 
     def _with_newcomers(self, board: Board, snapshot: Snapshot) -> Restored:
         board.keep_as_stored()
-        newcomers = [board.queue[request.id] for request in snapshot.queue if request.slot is None]
-        return Restored(board, newcomers, self._foresight, self._queues_for(snapshot) if snapshot.memory.shadows else None)
+        return Restored(board, board.without_slots(), self._foresight, self._queues_for(snapshot) if snapshot.memory.shadows else None)
 
     def follow(self, snapshot: Snapshot) -> bool:
         """Return False if the board must be made anew; then it is no longer valid."""
@@ -136,15 +134,14 @@ class _Kept:
             return False
         board.advance(snapshot.now_s)
         overrun = {box.id for box in board.running.values() if box.end_s <= board.now_s}  # now they end a grace later
-        left = {request.id for request in _gone(self._queue, snapshot.queue)}
-        ended = overrun.union(box.id for box in _gone(self._running, snapshot.running))
+        (old, requests), (over, new) = _differing(self._queue, snapshot.queue), _differing(self._running, snapshot.running)
+        left, ended = {request.id for request in old}, overrun.union(box.id for box in over)
         stays = not ended and not any(board.has_slot(board.queue[id_]) for id_ in left)
         for id_ in left:
             board.dequeue(board.queue[id_])
         for id_ in ended:
             board.release(id_)
-        requests = _gone(snapshot.queue, self._queue)
-        boxes = [box for box in snapshot.running if box.id not in board.running]
+        boxes = [box for box in snapshot.running if box.id not in board.running] if ended or new else []
         self._queue, self._running = snapshot.queue, snapshot.running
         self._changed |= left.union(ended, (request.id for request in requests), (box.id for box in boxes))
         self._change_count += len(left) + len(ended) + len(requests) + len(boxes)
@@ -183,7 +180,9 @@ class _Kept:
     def _queues_for(self, snapshot: Snapshot) -> ReferenceQueues:
         queues = self._queues = self._queues or ReferenceQueues(self._board)
         known, shadows = self._shadow_of, snapshot.memory.shadows
-        over, new = ({shadow.id: shadow for shadow in _gone(*pair)} for pair in ((self._shadows, shadows), (shadows, self._shadows)))
+        over, new = ({shadow.id: shadow for shadow in some} for some in _differing(self._shadows, shadows))
+        last_went = any(shadow.strict.start_s == self._last_strict_s for shadow in over.values())
+        self._last_strict_s = last_strict_s(shadows) if last_went else max(self._last_strict_s, last_strict_s(new.values()))
         self._shadows = shadows
         for id_ in over:
             del known[id_]
@@ -191,7 +190,7 @@ class _Kept:
         changed, self._changed = self._changed.union(over, new), set()
         queues.remove(id_ for id_ in changed if id_ in queues.boxes)
         queues.add({id_: boxes for id_ in changed if (boxes := self._boxes_in_queues(id_)) is not None})
-        queues.advance(snapshot.now_s, shadows)
+        queues.advance(snapshot.now_s, self._last_strict_s)
         return queues
 
     def _boxes_in_queues(self, id_: str) -> BoxPair | None:
@@ -204,9 +203,11 @@ class _Kept:
         return box_of_board(board.box(waiting)) if waiting is not None and board.has_slot(waiting) else None
 
 
-def _gone(before: tuple[Part, ...], now: tuple[Part, ...]) -> list[Part]:
-    """Return the parts of `before` that are no objects of `now`: a part that changed is another object."""
-    is_same = [*map(is_, before, now), False]
-    first = is_same.index(False)  # mostly only the last ones differ
-    there = set(map(id, now[first:]))
-    return [part for part in before[first:] if id(part) not in there]
+def _differing(before: tuple[Part, ...], now: tuple[Part, ...]) -> tuple[list[Part], list[Part]]:
+    """Returns the parts of each that are no objects of the other: a part that changed is another object."""
+    if before is now:
+        return [], []
+    first = [*map(is_, before, now), False].index(False)  # mostly only the last ones differ
+    old, new = before[first:], now[first:]
+    was, there = set(map(id, old)), set(map(id, new))
+    return [part for part in old if id(part) not in there], [part for part in new if id(part) not in was]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from operator import attrgetter
 
 import numpy as np
 
@@ -83,12 +82,11 @@ class ReferenceQueues:
         self._strict_s = made[1].start_s
         return made[0].start_s, made[1].start_s
 
-    def advance(self, now_s: int, shadows: Iterable[Shadow]) -> None:
-        """Newcomers start no earlier in the strict queue than all `shadows`, which are in the queues."""
+    def advance(self, now_s: int, last_s: int) -> None:
+        """`last_s`: see `last_strict_s`; newcomers start no earlier in the strict queue."""
         for capacity in self._capacities:
             forget_all_before(capacity.nodes, now_s)
-        self._strict_s = max(map(attrgetter("strict.start_s"), shadows), default=now_s)
-        self._strict_s = max(self._strict_s, now_s)
+        self._strict_s = max(last_s, now_s)
 
     def shadow(self, board: Board, id_: str) -> Shadow:
         patient, strict = self.boxes[id_]
@@ -109,10 +107,15 @@ def reference_queues(board: Board, shadows: Iterable[Shadow], slotted: Set[str])
     """Boxes and `slotted` requests without a shadow, which came when no other waited, are added as they are."""
     queues, shadows = ReferenceQueues(board), tuple(shadows)
     queues.add({shadow.id: remembered_box(board, shadow) for shadow in shadows})
-    queues.advance(board.now_s, shadows)
+    queues.advance(board.now_s, last_strict_s(shadows))
     unknown = {id_: box for id_, box in _boxes(board, slotted) if id_ not in queues.boxes}
     queues.add({id_: box_of_board(box) for id_, box in unknown.items()})
     return queues
+
+
+def last_strict_s(shadows: Iterable[Shadow]) -> int:
+    """Returns their last start in the strict queue; 0 for none."""
+    return max((shadow.strict.start_s for shadow in shadows), default=0)
 
 
 def remembered_box(board: Board, shadow: Shadow) -> BoxPair:

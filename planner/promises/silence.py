@@ -57,6 +57,8 @@ def hold_late_slots(board: Board, at_risk: Sequence[Waiting]) -> None:
 
 
 def silence_s(board: Board, cluster: str) -> int:
+    if board.is_heard:
+        return 0
     slots = [w.request.slot for w in board.order if w.risk is not None and w.request.slot is not None]
     here = [slot for slot in slots if board.pools[board.pool_numbers[slot.pool]].cluster == cluster]
     return max((max(_back_s(board, slot.nodes) - slot.start_s, 0) for slot in here), default=0)
