@@ -11,7 +11,7 @@ from planner.board.waiting import Turn
 from planner.capacity.profile import FOREVER_S
 from planner.sharing.evictions import evictions_possible
 from planner.sharing.rights import Rights, borrows
-from planner.snapshot import Policy, Pool, Quota, Request, Running, Slot, Snapshot, Window
+from planner.snapshot import PlanPolicy, Pool, Quota, Request, Running, Slot, Snapshot, Window
 
 
 class _Stay(NamedTuple):
@@ -38,7 +38,7 @@ class Basis:
     now_s: int
     until_s: int  # while nothing changes, no plan before then is another
     is_settled: bool  # nothing starts now or is at risk
-    policy: Policy
+    policy: PlanPolicy
     pools: tuple[Pool, ...]
     quotas: tuple[Quota, ...]
     parts: tuple[tuple[Running, ...], tuple[Request, ...]]

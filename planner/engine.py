@@ -24,7 +24,7 @@ from planner.promises.failure_reserve import FailureReserve
 from planner.promises.followers import compress_chains, hold_followers, settle_followers
 from planner.promises.live_board import Restore, Restored, restore_anew
 from planner.promises.proof import faults_of
-from planner.promises.ranges import Forecast
+from planner.promises.ranges import WaitForecast
 from planner.promises.reference_queues import ReferenceQueues
 from planner.promises.repair import place_again
 from planner.promises.slack import SlackTracker, find_new_place
@@ -163,13 +163,13 @@ def make_evictions(board: Board, quotas: tuple[Quota, ...], moved: Moved | None 
     return evictions, search.rights
 
 
-def forecast_of(board: Board, waiting: Waiting, expected_s: int, promise_s: int) -> Forecast:
+def forecast_of(board: Board, waiting: Waiting, expected_s: int, promise_s: int) -> WaitForecast:
     request = waiting.request
     promised_wait_s = max(promise_s - board.now_s, 0)
     gpu_count = board.gpu_s(request) // max(request.length_s, 1)
     expected_wait_s = max(expected_s - board.now_s, 0)
     bounds_s = (promised_wait_s, promised_wait_s)  # not known yet
-    return Forecast(request.id, board.now_s, request.length_s, gpu_count, expected_wait_s, promised_wait_s, bounds_s)
+    return WaitForecast(request.id, board.now_s, request.length_s, gpu_count, expected_wait_s, promised_wait_s, bounds_s)
 
 
 def bring_forward(board: Board) -> None:
@@ -287,7 +287,7 @@ class _Explainer:
         moved, promise_s = promise_of(waiting, slot, self.reserve, self.snapshot.policy.promise_tolerance_s)
         return BarePlacement(waiting.request.id, slot, promise_s, moved)
 
-    def forecast(self, waiting: Waiting) -> Forecast | None:
+    def forecast(self, waiting: Waiting) -> WaitForecast | None:
         start, promise_s = self.expected.get(waiting.request.id), self.bare_placement(waiting).promise_s
         if start is None or start.start_s <= self.snapshot.now_s or waiting.request.is_fixed or promise_s is None:
             return None

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from planner.basis import Basis
 from planner.causes import Cause, PlannedEviction, victims_of
-from planner.promises.ranges import Forecast
+from planner.promises.ranges import WaitForecast
 from planner.snapshot import Arrival, Shadow, Slot
 
 
@@ -148,7 +148,7 @@ class Plan:
     now_s: int
     placements: tuple[Placement, ...]  # in order of turn
     remembered: Remembered | None = None  # None without newcomers
-    forecasts: tuple[Forecast, ...] = ()  # for new or edited requests that wait; without bounds yet
+    forecasts: tuple[WaitForecast, ...] = ()  # for new or edited requests that wait; without bounds yet
     evictions: tuple[PlannedEviction, ...] = ()
     others: tuple[BarePlacement, ...] = ()  # requests without an explanation that are not as stored; all, if nodes can be ordered
     faults: tuple[PlanFault, ...] = ()  # empty unless the planner is wrong
@@ -172,7 +172,7 @@ class Offer:
     promise_s: int  # the latest
     slot: Slot
     explain: Callable[[], Explanation] = field(compare=False, repr=False)  # takes a pass over the queue, which few need
-    forecast: Forecast  # without bounds yet
+    forecast: WaitForecast  # without bounds yet
     evictions: tuple[PlannedEviction, ...] = ()  # what would end early for it
     borrows: bool = False  # see `Placement`
     supply: str = ""  # the id of the supply whose ordered nodes it would use

@@ -165,7 +165,7 @@ class SlackSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class PlanPolicy:
     """An overdue box counts as busy until the next multiple of `overrun_grace_s` after its end."""
 
     name: PolicyName = PolicyName.GUARDED
@@ -234,7 +234,7 @@ class Snapshot:
     pools: tuple[Pool, ...]
     running: tuple[Running, ...] = ()
     queue: tuple[Request, ...] = ()
-    policy: Policy = field(default_factory=Policy)
+    policy: PlanPolicy = field(default_factory=PlanPolicy)
     memory: Memory = field(default_factory=Memory)  # matters only if the queue has newcomers
     quotas: tuple[Quota, ...] = ()
     moved: Moved | None = None  # the order has changed; the slots follow once

@@ -10,8 +10,8 @@ from planner.board.board import Board, Started
 from planner.board.waiting import Turn, Waiting
 from planner.capacity.placement import Demand
 from planner.causes import PlannedEviction
-from planner.promises.ranges import Forecast
-from planner.snapshot import Policy, PolicyName, Pool, Request
+from planner.promises.ranges import WaitForecast
+from planner.snapshot import PlanPolicy, PolicyName, Pool, Request
 from simulation.failures import Failure
 
 
@@ -26,7 +26,7 @@ class Fifo:
     """Requests start in strict order."""
 
     def __init__(self, pools: tuple[Pool, ...]) -> None:
-        self._board = Board(pools, now_s=0, policy=Policy(name=PolicyName.CONSERVATIVE))
+        self._board = Board(pools, now_s=0, policy=PlanPolicy(name=PolicyName.CONSERVATIVE))
         self._queue: list[_Queued] = []
 
     def submit(self, request: Request, now_s: int) -> None:
@@ -63,7 +63,7 @@ class Fifo:
     def repromised(self) -> Set[str]:
         return frozenset()
 
-    def forecast(self, request_id: str) -> Forecast | None:
+    def forecast(self, request_id: str) -> WaitForecast | None:
         return None
 
     def _turn(self, request: Request) -> Turn:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from planner.board.board import Board
-from planner.snapshot import Policy, PolicyName, Pool, Request, Running, Slot
+from planner.snapshot import PlanPolicy, PolicyName, Pool, Request, Running, Slot
 from simulation.failures import Failure
 
 ESTIMATORS: Final = ("slurm", "depth_over_throughput", "last_wait", "head_wait")
@@ -34,7 +34,7 @@ class _Ahead:
 
 class Estimators:
     def __init__(self, pools: tuple[Pool, ...]) -> None:
-        self._board = Board(pools, now_s=0, policy=Policy(name=PolicyName.CONSERVATIVE))
+        self._board = Board(pools, now_s=0, policy=PlanPolicy(name=PolicyName.CONSERVATIVE))
         self._gpu_count = {pool.id: sum(node.gpu_count for node in pool.nodes) for pool in pools}
         self._waiting: dict[str, tuple[int, Request]] = {}
         self._ahead: dict[tuple[tuple[str, ...], int], _Ahead] = defaultdict(_Ahead)

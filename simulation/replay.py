@@ -18,16 +18,16 @@ from planner.causes import Cause, PlannedEviction, victims_of
 from planner.engine import admit, bring_forward, forecast_of, make_evictions
 from planner.promises.failure_reserve import FailureReserve
 from planner.promises.proof import raise_on_faults
-from planner.promises.ranges import Forecast, ForecastRanges
+from planner.promises.ranges import ForecastRanges, WaitForecast
 from planner.promises.repair import replace_lost_slots
 from planner.promises.slack import SlackTracker
-from planner.snapshot import Failed, Memory, Policy, PolicyName, Pool, Quota, Request, Slot
+from planner.snapshot import Failed, Memory, PlanPolicy, PolicyName, Pool, Quota, Request, Slot
 from simulation.baselines import Easy, Fifo, LeastWork, Sjf
 from simulation.estimators import Estimators
 from simulation.failures import Failure
 from simulation.joblist import TraceJob, request_of
 
-STANDARD: Final = Policy()
+STANDARD: Final = PlanPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Run:
     end_s: int
     nodes: tuple[str, ...]
     promise_s: int | None  # None: the policy promises nothing
-    forecast: Forecast | None = None  # None: no forecast, or an immediate start
+    forecast: WaitForecast | None = None  # None: no forecast, or an immediate start
     estimates: Mapping[str, int] = field(default_factory=dict)  # waits in seconds by estimator
 
     @property
@@ -73,13 +73,13 @@ class Scheduler(Protocol):
     def evicted(self) -> list[PlannedEviction]: ...
     def refused(self) -> list[str]: ...
     def repromised(self) -> Set[str]: ...
-    def forecast(self, request_id: str) -> Forecast | None: ...
+    def forecast(self, request_id: str) -> WaitForecast | None: ...
 
 
 class Planner:
     """Runs the real planner on a board kept between events."""
 
-    def __init__(self, pools: tuple[Pool, ...], name: PolicyName, quotas: tuple[Quota, ...] = (), *, policy: Policy = STANDARD) -> None:
+    def __init__(self, pools: tuple[Pool, ...], name: PolicyName, quotas: tuple[Quota, ...] = (), *, policy: PlanPolicy = STANDARD) -> None:
         self._board = Board(pools, now_s=0, policy=replace(policy, name=name), quotas=quotas)
         self._quotas = quotas
         self._evicted: list[PlannedEviction] = []
@@ -88,7 +88,7 @@ class Planner:
         self._reserve = FailureReserve(self._board, ())
         self._promises: dict[str, int] = {}
         self._ranges = ForecastRanges()
-        self._forecasts: dict[str, Forecast] = {}
+        self._forecasts: dict[str, WaitForecast] = {}
         self._newcomers: list[Waiting] = []
         self._has_freed = False
         self._hit: list[Waiting] = []
@@ -165,7 +165,7 @@ class Planner:
     def repromised(self) -> Set[str]:
         return self._repromised
 
-    def forecast(self, request_id: str) -> Forecast | None:
+    def forecast(self, request_id: str) -> WaitForecast | None:
         return self._forecasts.get(request_id)
 
     def _admit(self) -> None:

@@ -19,8 +19,7 @@ from bench.packing.openb import Mix, arrivals, mixes, published, read_nodes, rea
 from bench.packing.packer import Packer
 from bench.packing.worths import Worths, worths_of
 from planner.board.board import Board
-from planner.snapshot import Node, Pool, Request
-from planner.snapshot import Policy as EnginePolicy
+from planner.snapshot import Node, PlanPolicy, Pool, Request
 
 WORKLOADS = ("default", "gpushare40", "multigpu20", "cpu050")
 SEEDS = range(42, 52)
@@ -102,7 +101,7 @@ def _engine_run(mix: Mix, seed: int) -> tuple[float, float]:
     rng.shuffle(nodes)
     capacity = sum(node.gpu_count for node in nodes)
     pool = Pool("openb", "openb", "any", tuple(Node(node.id, node.gpu_count) for node in nodes if node.gpu_count))
-    board, stream = Board((pool,), now_s=0, policy=EnginePolicy()), arrivals(mix[1], WHOLE_GPU * capacity, rng)
+    board, stream = Board((pool,), now_s=0, policy=PlanPolicy()), arrivals(mix[1], WHOLE_GPU * capacity, rng)
     placed = [_has_place(board, number, request.gpu_count) for number, request in enumerate(stream)]
     used = sum(request.gpu_count for request, is_placed in zip(stream, placed, strict=True) if is_placed)
     return 100 * used / capacity, _several(stream, placed)

@@ -25,10 +25,10 @@ from bench.peers.kueue_runner import Ran
 from bench.peers.kueue_scenarios import BASELINE, LARGE_SCALE, Arrival, Kind, Scenario, arrivals
 from planner.board.board import Board
 from planner.promises.slack import SlackTracker
-from planner.snapshot import Memory, Node, Policy, PolicyName, Pool, Quota, Request
+from planner.snapshot import Memory, Node, PlanPolicy, PolicyName, Pool, Quota, Request
 from simulation.replay import Planner
 
-AT_ONCE = Policy(notice_s=1, least_run_s=0, eviction_gain_s=0)
+AT_ONCE = PlanPolicy(notice_s=1, least_run_s=0, eviction_gain_s=0)
 # If nothing is due, the next look comes after this time.
 IDLE_S = 0.0005
 PUBLISHED = "Kueue published, with its API server"

@@ -21,7 +21,7 @@ from planner.board.board import Board
 from planner.engine import admit, plan
 from planner.promises.ranges import quantile
 from planner.promises.slack import SlackTracker
-from planner.snapshot import Memory, Node, Policy, Pool, Request, Running, Snapshot
+from planner.snapshot import Memory, Node, PlanPolicy, Pool, Request, Running, Snapshot
 from simulation.joblist import TraceJob
 from simulation.replay import POLICIES, replay
 
@@ -150,7 +150,7 @@ def _ours(running: Iterable[tuple[Ask, Listed]], pool: Pool, queue: Sequence[Ask
         snapshot = Snapshot(now_s, (pool,), boxes, requests)
         told.planned_per_s.append(_planned_per_s(snapshot))
         told.replanned_per_s.append(_planned_per_s(with_slots(snapshot)))
-    board = Board((pool,), now_s=now_s, policy=Policy())
+    board = Board((pool,), now_s=now_s, policy=PlanPolicy())
     board.add_all_running(boxes)
     slack = SlackTracker(board, Memory())
     for request in requests:

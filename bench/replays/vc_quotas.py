@@ -17,12 +17,12 @@ from typing import Final
 
 from bench.figures import Figure, NotRun
 from planner.promises.ranges import quantile
-from planner.snapshot import Policy, Pool, Quota
+from planner.snapshot import PlanPolicy, Pool, Quota
 from simulation.joblist import TraceJob, read_jobs, read_nodes
 from simulation.replay import POLICIES, Replay, Run, replay
 
 CASES: Final = (("philly_week.csv", "nodes_80x8.csv"), ("philly_week.csv", "nodes_64x8.csv"))
-NOTICE_S: Final = Policy().notice_s
+NOTICE_S: Final = PlanPolicy().notice_s
 # KAI's example result: reclaiming one GPU of 500 nodes, without notice (docs/scale-tests, 2026-07).
 KAI_RECLAIM_S: Final = 13.9
 SAMPLE_S: Final = 600

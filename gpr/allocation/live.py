@@ -30,7 +30,7 @@ from inventory.models import HubAbsence
 from inventory.rows import CLUSTERS_THERE
 from journal.guard import fault_report
 from planner.promises.live_board import LiveBoard, contents_of
-from planner.snapshot import Memory, Policy, Pool, Request, Running, Snapshot
+from planner.snapshot import Memory, PlanPolicy, Pool, Request, Running, Snapshot
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +49,7 @@ class LiveSnapshot:
         self._fleet: Fleet | None = None
         self._places: PoolIndex | None = None
         self._pools: tuple[Pool, ...] = ()
-        self._policy: Policy | None = None
+        self._policy: PlanPolicy | None = None
         self._shares: dict[str, int] = {}
         self._running: dict[str, Running] = {}
         self._held: dict[tuple[str, int], int] = {}

@@ -25,7 +25,7 @@ from planner.promises.live_board import LiveBoard
 from planner.snapshot import Node as PlannerNode
 from planner.snapshot import (
     Place,
-    Policy,
+    PlanPolicy,
     PolicyName,
     Quota,
     Request,
@@ -125,8 +125,8 @@ def with_running_end(snapshot: Snapshot, gpr_id: str, end_s: int) -> Snapshot:
     return replace(snapshot, running=tuple(replace(box, end_s=end_s) if box.id == gpr_id else box for box in snapshot.running))
 
 
-def policy() -> Policy:
-    return Policy(
+def policy() -> PlanPolicy:
+    return PlanPolicy(
         name=PolicyName(settings.EGS_POLICY),
         promise_tolerance_s=PROMISE_TOLERANCE_S,
         notice_s=settings.EGS_EVICTION_NOTICE_S,

@@ -14,8 +14,7 @@ from django.db.models import Count, F, Q, Value
 from core.written_sql import WrittenQuery, rows_insert
 from gpr.allocation.rows import EpochSeconds
 from gpr.models import AllocatorRecord, Forecast, Gpr
-from planner.promises.ranges import ENOUGH_COUNT, ForecastRanges
-from planner.promises.ranges import Forecast as PlannerForecast
+from planner.promises.ranges import ENOUGH_COUNT, ForecastRanges, WaitForecast
 
 # The bounds rest on this many of the last outcomes; each class learns from the last two hundred of its own.
 HISTORY_COUNT = 2_000
@@ -81,20 +80,20 @@ def _past_ranges() -> ForecastRanges:
     return ranges
 
 
-def range_of(learned: ForecastRanges, asked: PlannerForecast) -> Range:
+def range_of(learned: ForecastRanges, asked: WaitForecast) -> Range:
     if learned.outcome_count < ENOUGH_COUNT:
         return Range(asked.expected_wait_s, asked.promised_wait_s, NO_HISTORY, is_learned=False)
     p50_s, p90_s = learned.forecast(asked).bounds_s
     return Range(p50_s, p90_s, LEARNED, is_learned=True)
 
 
-def ranges_of(asked: Sequence[PlannerForecast], *, now: datetime) -> dict[str, Range]:
+def ranges_of(asked: Sequence[WaitForecast], *, now: datetime) -> dict[str, Range]:
     """Returns ranges by id. Runs no query for none."""
     learned = ranges_load(now=now) if asked else ForecastRanges()
     return {one.id: range_of(learned, one) for one in asked}
 
 
-def forecasts_store(asked: Iterable[PlannerForecast], ranges: Mapping[str, Range], *, now: datetime) -> None:
+def forecasts_store(asked: Iterable[WaitForecast], ranges: Mapping[str, Range], *, now: datetime) -> None:
     """Store forecasts of GPRs that are newly promised or edited, in place of older ones that are open."""
     rows_insert([_forecast(one, ranges[one.id], now) for one in asked], unique="gpr_id", where="started_at IS NULL", keyed=False)
 
@@ -108,7 +107,7 @@ def forecasts_drop(gprs: Iterable[Gpr]) -> None:
     Forecast.objects.filter(gpr__in=gprs, started_at=None).delete()
 
 
-def _forecast(asked: PlannerForecast, range_: Range, now: datetime) -> Forecast:
+def _forecast(asked: WaitForecast, range_: Range, now: datetime) -> Forecast:
     return Forecast(
         gpr_id=UUID(asked.id),
         made_at=now,
@@ -123,11 +122,11 @@ def _forecast(asked: PlannerForecast, range_: Range, now: datetime) -> Forecast:
 
 def _planner_forecast(
     pk: int, made_at: datetime, started_at: datetime | None, length_s: int, gpu_count: int, *waits_s: int
-) -> PlannerForecast:
+) -> WaitForecast:
     expected_wait_s, promised_wait_s, p50_s, p90_s = waits_s
     wait_s = None if started_at is None else max(whole_s(started_at - made_at), 0)
     made_s, bounds_s = math.floor(made_at.timestamp()), (p50_s, p90_s)
-    return PlannerForecast(str(pk), made_s, length_s, gpu_count, expected_wait_s, promised_wait_s, bounds_s, wait_s)
+    return WaitForecast(str(pk), made_s, length_s, gpu_count, expected_wait_s, promised_wait_s, bounds_s, wait_s)
 
 
 def whole_s(span: timedelta) -> int:

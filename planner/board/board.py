@@ -52,7 +52,7 @@ from planner.capacity.profile import (
     with_more_profiles,
     with_unused_steps,
 )
-from planner.snapshot import Policy, PolicyName, Pool, Quota, Request, Running, Slot, Window
+from planner.snapshot import PlanPolicy, PolicyName, Pool, Quota, Request, Running, Slot, Window
 
 ROWS_AT_FIRST = 64
 FEW = 8
@@ -91,7 +91,7 @@ class _StoredSlots(NamedTuple):
 
 
 class Board:
-    def __init__(self, pools: tuple[Pool, ...], *, now_s: int, policy: Policy, quotas: tuple[Quota, ...] = ()) -> None:
+    def __init__(self, pools: tuple[Pool, ...], *, now_s: int, policy: PlanPolicy, quotas: tuple[Quota, ...] = ()) -> None:
         self.now_s = now_s
         self.policy = policy
         self.pools = pools

@@ -26,7 +26,7 @@ THIRDS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class WaitForecast:
     """Waits are seconds from `made_s`."""
 
     id: str
@@ -52,11 +52,11 @@ class Forecast:
 class ForecastRanges:
     """The times passed in must not decrease."""
 
-    def __init__(self, past: Iterable[Forecast] = ()) -> None:  # in order of their ends
+    def __init__(self, past: Iterable[WaitForecast] = ()) -> None:  # in order of their ends
         self._levels = list(TARGETS)
         self._shares: dict[tuple[int, ...], deque[float]] = defaultdict(lambda: deque(maxlen=KEPT_COUNT))
         self._all: deque[float] = deque(maxlen=KEPT_COUNT)
-        self._open: dict[str, Forecast] = {}
+        self._open: dict[str, WaitForecast] = {}
         self._missed: set[tuple[str, int]] = set()
         self._due: list[tuple[int, str, int]] = []
         for forecast in past:
@@ -64,11 +64,11 @@ class ForecastRanges:
             if forecast.wait_s is not None:
                 self.started(forecast.id, forecast.made_s + forecast.wait_s)
 
-    def forecast(self, asked: Forecast) -> Forecast:
+    def forecast(self, asked: WaitForecast) -> WaitForecast:
         """Add the bounds, and track the forecast until it starts or is dropped."""
         self._pass_time(asked.made_s)
         p50_s, p90_s = (self._bound(asked, i) for i in range(len(TARGETS)))
-        told = Forecast(
+        told = WaitForecast(
             asked.id,
             asked.made_s,
             asked.length_s,
@@ -110,7 +110,7 @@ class ForecastRanges:
     def outcome_count(self) -> int:
         return len(self._all)
 
-    def _bound(self, asked: Forecast, i: int) -> int:
+    def _bound(self, asked: WaitForecast, i: int) -> int:
         classes = (self._shares[kind] for kind in asked.kinds)
         known = next((shares for shares in classes if len(shares) >= ENOUGH_COUNT), self._all)
         if len(known) < ENOUGH_COUNT or self._levels[i] >= CERTAIN:
@@ -118,7 +118,7 @@ class ForecastRanges:
         share = _quantile_of(sorted(known), min(max(self._levels[i], 0.0), 1.0))
         return min(int(share * asked.promised_wait_s), asked.promised_wait_s)
 
-    def _enter(self, told: Forecast) -> None:
+    def _enter(self, told: WaitForecast) -> None:
         self._open[told.id] = told
         for i, bound_s in enumerate(told.bounds_s):
             heapq.heappush(self._due, (told.made_s + bound_s, told.id, i))

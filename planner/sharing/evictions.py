@@ -19,7 +19,7 @@ from planner.capacity.profile import NEVER_S
 from planner.causes import Cause, EvictionKind, PlannedEviction, Victim
 from planner.sharing.displacement import DisplacedSlots, place_or_restore
 from planner.sharing.rights import Rank, Right, Rights
-from planner.snapshot import Policy, Quota, Request
+from planner.snapshot import PlanPolicy, Quota, Request
 
 # A plan tries this many requests from the front of the order, then others until OUTCOMES_MOST have failed or succeeded. The next plan
 # continues with others.
@@ -39,7 +39,7 @@ class _EvictableBox:
     lost_gpu_s: int
 
 
-def evictions_possible(policy: Policy, quotas: Sequence[Quota], evictor_count: int) -> bool:
+def evictions_possible(policy: PlanPolicy, quotas: Sequence[Quota], evictor_count: int) -> bool:
     """`evictor_count`: waiting requests that may evict."""
     return bool(quotas) or evictor_count > 0 or policy.break_from is not None
 

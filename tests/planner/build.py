@@ -11,10 +11,10 @@ from planner.engine import bring_forward, plan
 from planner.plan import Placement, Plan, PromiseMove
 from planner.promises.repair import board_of
 from planner.promises.slack import ENDS_FADING
-from planner.snapshot import Memory, Node, Place, Policy, PolicyName, Pool, Request, Running, Slot, Snapshot, Window
+from planner.snapshot import Memory, Node, Place, PlanPolicy, PolicyName, Pool, Request, Running, Slot, Snapshot, Window
 
-GUARDED = Policy(name=PolicyName.GUARDED)
-CONSERVATIVE = Policy(name=PolicyName.CONSERVATIVE)
+GUARDED = PlanPolicy(name=PolicyName.GUARDED)
+CONSERVATIVE = PlanPolicy(name=PolicyName.CONSERVATIVE)
 # For statements that hold for both.
 EITHER = pytest.mark.parametrize("policy", [GUARDED, CONSERVATIVE], ids=["guarded", "conservative"])
 # Promises so far were much better than conservative backfill's would have been: all of the slack by length is granted.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from planner.snapshot import Node, Policy, PolicyName, Pool, Request, Running, SlackSettings, Snapshot, Window
+from planner.snapshot import Node, PlanPolicy, PolicyName, Pool, Request, Running, SlackSettings, Snapshot, Window
 from tests.planner.build import GENEROUS
 
 GRACE_S = 3
 NOW_S = 100
 # With and without slack, so that slots lie at the earliest start and behind it.
-CONSERVATIVE = Policy(PolicyName.CONSERVATIVE, overrun_grace_s=GRACE_S)
-TIGHT = Policy(PolicyName.GUARDED, overrun_grace_s=GRACE_S, slack=SlackSettings(of_length=0.0))
-ROOMY = Policy(PolicyName.GUARDED, overrun_grace_s=GRACE_S, slack=SlackSettings(of_length=3.0, most_of_patient=8.0, most_of_strict=8.0))
+CONSERVATIVE = PlanPolicy(PolicyName.CONSERVATIVE, overrun_grace_s=GRACE_S)
+TIGHT = PlanPolicy(PolicyName.GUARDED, overrun_grace_s=GRACE_S, slack=SlackSettings(of_length=0.0))
+ROOMY = PlanPolicy(PolicyName.GUARDED, overrun_grace_s=GRACE_S, slack=SlackSettings(of_length=3.0, most_of_patient=8.0, most_of_strict=8.0))
 GUARDED = (TIGHT, ROOMY)
 POLICIES = (CONSERVATIVE, *GUARDED)
 
@@ -69,7 +69,7 @@ def running(draw: st.DrawFn, of_pools: tuple[Pool, ...]) -> tuple[Running, ...]:
 
 
 @st.composite
-def snapshots(draw: st.DrawFn, *, most: int = 5, policies: tuple[Policy, ...] = POLICIES) -> Snapshot:
+def snapshots(draw: st.DrawFn, *, most: int = 5, policies: tuple[PlanPolicy, ...] = POLICIES) -> Snapshot:
     of_pools = draw(pools())
     queue = tuple(draw(requests(f"r{i}", i)) for i in range(draw(st.integers(1, most))))
     return Snapshot(

@@ -13,7 +13,7 @@ from planner.engine import plan
 from planner.feasibility import largest_that_fits
 from planner.offers import offers
 from planner.plan import Reason
-from planner.snapshot import Memory, Policy, Request, Running, Shadow, Slot, Snapshot, Window
+from planner.snapshot import Memory, PlanPolicy, Request, Running, Shadow, Slot, Snapshot, Window
 from tests.effort import IS_SOAK, examples
 from tests.planner.build import EITHER, GUARDED, moves, placements, pool, request, running, settled, slots, stand, starts, stored, waiting
 from tests.planner.draw import snapshots
@@ -23,7 +23,7 @@ YEAR_S = 365 * 86_400
 
 
 @EITHER
-def test_an_empty_snapshot_has_an_empty_plan(policy: Policy) -> None:
+def test_an_empty_snapshot_has_an_empty_plan(policy: PlanPolicy) -> None:
     assert plan(Snapshot(1000, (), policy=policy)).placements == ()
 
 
@@ -46,7 +46,7 @@ NEVER = (  # of three nodes of eight GPUs
 
 @EITHER
 @pytest.mark.parametrize("never", NEVER)
-def test_what_can_never_start_is_said_so_and_stops_nobody(never: Request, policy: Policy) -> None:
+def test_what_can_never_start_is_said_so_and_stops_nobody(never: Request, policy: PlanPolicy) -> None:
     pools = (pool(3), pool(0, id="none"), pool(2, 0, id="zero"))
     queue = (request("a1"), replace(never, priority=900), request("b2", count=3))
     without = Snapshot(1000, pools, queue=(queue[0], queue[2]), policy=policy)
@@ -72,7 +72,7 @@ def test_one_that_never_fits_changes_no_plan(snapshot: Snapshot, never: Request)
 
 @EITHER
 @pytest.mark.parametrize("length_s", [0, -5, 1 << 62, 1 << 70])
-def test_a_length_that_makes_no_sense_is_one_and_stops_nobody_before_it(length_s: int, policy: Policy) -> None:
+def test_a_length_that_makes_no_sense_is_one_and_stops_nobody_before_it(length_s: int, policy: PlanPolicy) -> None:
     queue = (request("a1", priority=900), request("x", length=length_s, rank=9), request("b2", pools=("q",)))
 
     made = plan(Snapshot(1000, (pool(1), pool(1, id="q")), queue=queue, policy=policy))
@@ -81,7 +81,7 @@ def test_a_length_that_makes_no_sense_is_one_and_stops_nobody_before_it(length_s
 
 
 @EITHER
-def test_requests_for_years_wait_for_years(policy: Policy) -> None:
+def test_requests_for_years_wait_for_years(policy: PlanPolicy) -> None:
     queue = tuple(request(f"r{i}", length=100 * YEAR_S) for i in range(40))
 
     made = plan(Snapshot(1_800_000_000, (pool(1),), queue=queue, policy=policy))
@@ -97,7 +97,7 @@ def problems_of_one_node(slots_s: dict[str, int | None], length_s: int) -> list[
 
 @EITHER
 @pytest.mark.parametrize("end_s", [1 << 40, 1 << 62, 1 << 70, 10**30])
-def test_a_node_that_is_closed_for_ever_is_waited_for_and_not_called_impossible(end_s: int, policy: Policy) -> None:
+def test_a_node_that_is_closed_for_ever_is_waited_for_and_not_called_impossible(end_s: int, policy: PlanPolicy) -> None:
     closed = {0: (Window(0, end_s),)}
 
     made = plan(Snapshot(1000, (pool(2, closed=closed),), queue=(request("a1", count=2), request("b2")), policy=policy))
@@ -108,14 +108,14 @@ def test_a_node_that_is_closed_for_ever_is_waited_for_and_not_called_impossible(
 
 
 @EITHER
-def test_a_box_that_never_ends_is_waited_for(policy: Policy) -> None:
+def test_a_box_that_never_ends_is_waited_for(policy: PlanPolicy) -> None:
     made = plan(Snapshot(1000, (pool(1),), (running("r", "p0", end=1 << 70),), (request("a1"),), policy=policy))
 
     assert (starts(made)["a1"] or 0) > 1 << 50
 
 
 @EITHER
-def test_windows_that_overlap_are_empty_or_over_close_what_they_cover_and_no_more(policy: Policy) -> None:
+def test_windows_that_overlap_are_empty_or_over_close_what_they_cover_and_no_more(policy: PlanPolicy) -> None:
     windows = (Window(1100, 1200), Window(1150, 1300), Window(1300, 1300), Window(1400, 1350), Window(0, 900))
 
     made = plan(Snapshot(1000, (pool(1, closed={0: windows}),), queue=(request("a1"), request("b2")), policy=policy))
@@ -124,14 +124,14 @@ def test_windows_that_overlap_are_empty_or_over_close_what_they_cover_and_no_mor
 
 
 @EITHER
-def test_pools_that_are_named_twice_or_unknown_are_no_matter(policy: Policy) -> None:
+def test_pools_that_are_named_twice_or_unknown_are_no_matter(policy: PlanPolicy) -> None:
     made = plan(Snapshot(1000, (pool(1),), queue=(request("a1", pools=("q", "p", "q", "p")), request("b2")), policy=policy))
 
     assert starts(made) == {"a1": 1000, "b2": 1100}
 
 
 @EITHER
-def test_a_box_on_a_node_that_is_gone_still_holds_its_slice(policy: Policy) -> None:
+def test_a_box_on_a_node_that_is_gone_still_holds_its_slice(policy: PlanPolicy) -> None:
     busy = (running("r", "gone", end=1300, slice="s"), running("q", "gone", "p0", end=1200, slice="t"))
 
     made = plan(
@@ -143,7 +143,7 @@ def test_a_box_on_a_node_that_is_gone_still_holds_its_slice(policy: Policy) -> N
 
 
 @EITHER
-def test_a_box_that_holds_more_than_its_node_has_leaves_nothing_there_until_it_ends(policy: Policy) -> None:
+def test_a_box_that_holds_more_than_its_node_has_leaves_nothing_there_until_it_ends(policy: PlanPolicy) -> None:
     """A GPU has fallen off the bus."""
     made = plan(Snapshot(1000, (pool(1, 7),), (running("r", "p0", end=1300, gpus=8),), (request("a1", gpus=1),), policy=policy))
 
@@ -151,14 +151,14 @@ def test_a_box_that_holds_more_than_its_node_has_leaves_nothing_there_until_it_e
 
 
 @EITHER
-def test_boxes_that_stand_on_each_other_are_waited_for_all(policy: Policy) -> None:
+def test_boxes_that_stand_on_each_other_are_waited_for_all(policy: PlanPolicy) -> None:
     busy = (running("r", "p0", end=1300), running("q", "p0", end=1500, gpus=4), running("p", "p0", end=1400, gpus=4))
 
     assert starts(plan(Snapshot(1000, (pool(1),), busy, (request("a1", gpus=5),), policy=policy))) == {"a1": 1500}
 
 
 @EITHER
-def test_two_boxes_of_one_slice_are_both_waited_for(policy: Policy) -> None:
+def test_two_boxes_of_one_slice_are_both_waited_for(policy: PlanPolicy) -> None:
     busy = (running("r", "p0", end=1300, slice="s"), running("q", "p1", end=1500, slice="s"))
 
     made = plan(Snapshot(1000, (pool(3),), busy, (request("a1", slice="s"), request("b2", slice="s", length=50)), policy=policy))
@@ -167,7 +167,7 @@ def test_two_boxes_of_one_slice_are_both_waited_for(policy: Policy) -> None:
 
 
 @EITHER
-def test_stored_slots_that_contradict_each_other_are_put_right(policy: Policy) -> None:
+def test_stored_slots_that_contradict_each_other_are_put_right(policy: PlanPolicy) -> None:
     queue = (waiting("a1", 1500, "p0"), waiting("b2", 1550, "p0"), waiting("c3", 1500, "p0", "p0"), waiting("d4", 1500, "p1", "gone"))
     snapshot = Snapshot(1000, (pool(2),), (running("r", "p0", "p1", end=1500),), queue, policy=policy)
 
@@ -180,7 +180,7 @@ def test_stored_slots_that_contradict_each_other_are_put_right(policy: Policy) -
     [Slot("p", 1500, ()), Slot("q", 1500, ("p0",)), Slot("", 1500, ("",)), Slot("p", -5, ("p0",)), Slot("p", 1 << 61, ("p0",))],
     ids=["no nodes", "another pool's", "empty", "negative", "far"],
 )
-def test_a_slot_that_makes_no_sense_is_replaced(slot: Slot, policy: Policy) -> None:
+def test_a_slot_that_makes_no_sense_is_replaced(slot: Slot, policy: PlanPolicy) -> None:
     queue = (request("a1", promise=1500, slot=slot), request("b2"))
     snapshot = Snapshot(1000, (pool(1), pool(1, id="q")), queue=queue, policy=policy)
 

@@ -13,11 +13,11 @@ from planner.board.board import Board
 from planner.capacity.profile import Ints
 from planner.engine import place_newcomers
 from planner.promises.repair import board_of
-from planner.snapshot import Policy, Quota, Snapshot
+from planner.snapshot import PlanPolicy, Quota, Snapshot
 from tests.planner.build import EITHER, GUARDED, pool, request, running, settled
 
 
-def crowd(policy: Policy) -> Snapshot:
+def crowd(policy: PlanPolicy) -> Snapshot:
     """Boxes that run, gangs and parts of nodes that wait, below a limit."""
     boxes = tuple(running(f"r{i}", f"p{i}", end=50 + 7 * i, gpus=5) for i in range(6))
     queue = tuple(request(f"q{i}", count=1 + i % 3, gpus=(0, 1, 4)[i % 3], length=20 + i, slice=f"s{i % 5}") for i in range(30))
@@ -32,7 +32,7 @@ def arrays_of(board: Board) -> Iterator[Ints]:
 
 
 @EITHER
-def test_a_board_that_was_planned_on_is_freed_whole(policy: Policy) -> None:
+def test_a_board_that_was_planned_on_is_freed_whole(policy: PlanPolicy) -> None:
     snapshot = replace(settled(crowd(policy)), now_s=10, has_freed=True)
     board, newcomers = board_of(snapshot)
     place_newcomers(board, newcomers, snapshot)

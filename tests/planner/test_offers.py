@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from planner.engine import plan
 from planner.offers import OfferFinder, offers
 from planner.plan import Reason
-from planner.snapshot import Policy, Request, Snapshot
+from planner.snapshot import PlanPolicy, Request, Snapshot
 from tests.effort import examples
 from tests.planner.build import EITHER, placements, pool, request, running, settled, stand
 from tests.planner.draw import CONSERVATIVE, POLICIES, TIGHT, requests, snapshots
@@ -86,7 +86,7 @@ def test_the_soonest_promise_is_what_the_candidate_gets_when_it_may_use_all_its_
 
 @examples(100)
 @given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.sampled_from([MIXED, CHAINS]), st.sets(st.sampled_from(sorted(MISHAPS))))
-def test_each_offer_is_kept_when_it_is_taken_and_time_plays_forward(seed: int, policy: Policy, asks: Asks, mishaps: set[str]) -> None:
+def test_each_offer_is_kept_when_it_is_taken_and_time_plays_forward(seed: int, policy: PlanPolicy, asks: Asks, mishaps: set[str]) -> None:
     world = World(seed, policy, frozenset(mishaps), asks)
     for _ in range(12):
         world.step()
@@ -104,7 +104,7 @@ def test_each_offer_is_kept_when_it_is_taken_and_time_plays_forward(seed: int, p
 
 
 @EITHER
-def test_offers_change_nothing(policy: Policy) -> None:
+def test_offers_change_nothing(policy: PlanPolicy) -> None:
     snapshot = settled(Snapshot(1000, (pool(2),), (running("x", "p0", end=1300),), (request("a1", count=2),), policy=policy))
     before = plan(snapshot)
 
@@ -114,7 +114,7 @@ def test_offers_change_nothing(policy: Policy) -> None:
 
 
 @EITHER
-def test_offers_come_soonest_first_and_then_in_the_order_of_the_candidates_pools(policy: Policy) -> None:
+def test_offers_come_soonest_first_and_then_in_the_order_of_the_candidates_pools(policy: PlanPolicy) -> None:
     pools = (pool(1), pool(1, id="q"), pool(1, id="r"))
     snapshot = Snapshot(1000, pools, (running("x", "q0", end=1300, pool="q"),), policy=policy)
 
@@ -126,14 +126,14 @@ def test_offers_come_soonest_first_and_then_in_the_order_of_the_candidates_pools
 
 
 @EITHER
-def test_a_pool_that_could_never_hold_the_candidate_makes_no_offer(policy: Policy) -> None:
+def test_a_pool_that_could_never_hold_the_candidate_makes_no_offer(policy: PlanPolicy) -> None:
     snapshot = Snapshot(1000, (pool(1), pool(2, id="q")), policy=policy)
 
     assert [offer.pool for offer in offers(snapshot, request("new", count=2, pools=("p", "q", "unknown")))] == ["q"]
 
 
 @EITHER
-def test_an_edit_can_be_tried_without_standing_in_its_own_way(policy: Policy) -> None:
+def test_an_edit_can_be_tried_without_standing_in_its_own_way(policy: PlanPolicy) -> None:
     snapshot = settled(Snapshot(1000, (pool(1),), (running("x", "p0", end=1300),), (request("a1"),), policy=policy))
 
     (offer,) = offers(snapshot, request("a1", length=5000))

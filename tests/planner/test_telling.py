@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.engine import plan
-from planner.snapshot import Policy, Snapshot
+from planner.snapshot import PlanPolicy, Snapshot
 from tests.effort import examples
 from tests.planner.build import placements, settled
 from tests.planner.draw import POLICIES, requests, snapshots
@@ -58,7 +58,7 @@ def test_newcomers_are_told_what_they_would_be_told_beside_all_others(snapshot: 
     st.integers(0, 10**6), st.sampled_from(POLICIES), st.sampled_from([MIXED, CHAINS]), st.sets(st.sampled_from(sorted(MISHAPS))), st.data()
 )
 def test_so_are_those_that_wait_whatever_has_happened(
-    seed: int, policy: Policy, asks: Asks, mishaps: set[str], data: st.DataObject
+    seed: int, policy: PlanPolicy, asks: Asks, mishaps: set[str], data: st.DataObject
 ) -> None:
     world = World(seed, policy, frozenset(mishaps), asks)
     for _ in range(12):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from planner.engine import plan
 from planner.plan import Placement, Plan, PromiseMove
-from planner.snapshot import Memory, Node, Policy, Pool, Request, Running, Snapshot, Window, Within
+from planner.snapshot import Memory, Node, PlanPolicy, Pool, Request, Running, Snapshot, Window, Within
 from tests.planner.build import GENEROUS, cut, ended, remembered, run, stored
 from tests.planner.draw import ROOMY
 from tests.planner.oracle import problems
@@ -45,7 +45,7 @@ class World:
     """`policy`: by which the planner goes. `mishaps`: which troubles happen, of MISHAPS, or BACK. `asks`: what people ask for."""
 
     seed: int
-    policy: Policy = ROOMY
+    policy: PlanPolicy = ROOMY
     mishaps: frozenset[str] = frozenset()
     asks: Asks = MIXED
     now_s: int = 0

@@ -19,8 +19,7 @@ from gpr.promises.outcomes import promises_settle
 from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
 from gpr.requests.ending import gpr_release
 from gpr.requests.estimates import Estimate, gpr_estimate
-from planner.promises.ranges import ENOUGH_COUNT, ForecastRanges
-from planner.promises.ranges import Forecast as PlannerForecast
+from planner.promises.ranges import ENOUGH_COUNT, ForecastRanges, WaitForecast
 from protocol.assignments import Phase
 from tests import factories
 from tests.builders import agent_says
@@ -189,7 +188,7 @@ def test_a_range_rests_on_the_last_outcomes_and_on_all_who_wait_longer_than_they
     told = Forecast.objects.get()
     learned_from(told, wait_parts=[0.1, 0.2, 0.3, 0.4, 0.5])
     now = told.made_at + timedelta(seconds=told.p50_s + 1)
-    asked = PlannerForecast("new", math.floor(now.timestamp()), told.length_s, told.gpu_count, told.expected_wait_s, 90_000, (0, 0))
+    asked = WaitForecast("new", math.floor(now.timestamp()), told.length_s, told.gpu_count, told.expected_wait_s, 90_000, (0, 0))
     rows = [*Forecast.objects.exclude(started_at=None).order_by("started_at", "pk"), told]
 
     replayed = ForecastRanges([planner_forecast(row) for row in rows]).forecast(asked)
@@ -211,7 +210,7 @@ def test_outcomes_that_are_older_than_the_newest_are_learned_from_too(holder: Gp
     assert ranges_load(now=db_now()).outcome_count == ENOUGH_COUNT + 1
 
 
-def planner_forecast(row: Forecast) -> PlannerForecast:
+def planner_forecast(row: Forecast) -> WaitForecast:
     wait_s = None if row.started_at is None else int((row.started_at - row.made_at).total_seconds())
     made_s, bounds_s = math.floor(row.made_at.timestamp()), (row.p50_s, row.p90_s)
-    return PlannerForecast(str(row.pk), made_s, row.length_s, row.gpu_count, row.expected_wait_s, row.promised_wait_s, bounds_s, wait_s)
+    return WaitForecast(str(row.pk), made_s, row.length_s, row.gpu_count, row.expected_wait_s, row.promised_wait_s, bounds_s, wait_s)

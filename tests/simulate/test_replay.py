@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from planner.board.board import Started
 from planner.causes import PlannedEviction
 from planner.engine import plan
-from planner.snapshot import Memory, Policy, PolicyName, Pool, Quota, Request, Running, Snapshot, Window
+from planner.snapshot import Memory, PlanPolicy, PolicyName, Pool, Quota, Request, Running, Snapshot, Window
 from simulation.failures import Failure
 from simulation.joblist import TraceJob, read_jobs, read_nodes, request_of
 from simulation.replay import POLICIES, Replay, replay
@@ -40,7 +40,7 @@ class Stored:
         self.pools = pools
         self.quotas = quotas
         self.evictions: tuple[PlannedEviction, ...] = ()
-        self.policy = Policy(name=name)
+        self.policy = PlanPolicy(name=name)
         self.memory = Memory()
         self.started_s: dict[str, int] = {}
         self.queue: tuple[Request, ...] = ()

@@ -8,7 +8,7 @@ import pytest
 
 from planner.engine import plan
 from planner.offers import offers
-from planner.snapshot import Node, Place, Policy, PolicyName, Pool, Quota, Request, Snapshot, Supply, Window
+from planner.snapshot import Node, Place, PlanPolicy, PolicyName, Pool, Quota, Request, Snapshot, Supply, Window
 from tests.planner.build import placements, pool, request, running, slots, stand, starts, waiting
 
 # Two nodes; one is busy until 500, as it was booked. The other has just been given back, with half a day still booked.
@@ -20,8 +20,8 @@ def gang(id: str = "g", *, promised_at: int, start: int = 1000) -> Request:
     return replace(waiting(id, start, "p0", "p1", length=400), promised_at_s=promised_at)
 
 
-def world(*queue: Request, now: int = 300, has_freed: bool = True, policy: Policy | None = None) -> Snapshot:
-    return Snapshot(now, (pool(2),), (BUSY,), queue, policy or Policy(), has_freed=has_freed)
+def world(*queue: Request, now: int = 300, has_freed: bool = True, policy: PlanPolicy | None = None) -> Snapshot:
+    return Snapshot(now, (pool(2),), (BUSY,), queue, policy or PlanPolicy(), has_freed=has_freed)
 
 
 def test_a_gang_that_has_waited_for_its_share_is_moved_up_to_where_there_is_room() -> None:
@@ -184,6 +184,6 @@ def test_a_box_that_asks_what_it_would_get_sees_the_gang_where_it_will_be() -> N
 
 
 def test_conservative_backfill_moves_everybody_up_as_ever() -> None:
-    made = plan(world(gang(promised_at=299), has_freed=False, policy=Policy(name=PolicyName.CONSERVATIVE)))
+    made = plan(world(gang(promised_at=299), has_freed=False, policy=PlanPolicy(name=PolicyName.CONSERVATIVE)))
 
     assert slots(made) == {"g": 500}

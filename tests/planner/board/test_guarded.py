@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.engine import plan
-from planner.snapshot import Arrival, Memory, Policy, PolicyName, Request, Running, SlackSettings, Snapshot, Window
+from planner.snapshot import Arrival, Memory, PlanPolicy, PolicyName, Request, Running, SlackSettings, Snapshot, Window
 from tests.effort import examples
 from tests.planner.build import (
     GENEROUS,
@@ -32,7 +32,7 @@ from tests.planner.draw import ROOMY, requests, snapshots
 from tests.planner.oracle import Oracle, of_slot
 
 # Half of a box's length as slack, for those who have to wait.
-HALF = Policy(slack=SlackSettings(of_length=0.5, most_of_patient=100.0, most_of_strict=100.0))
+HALF = PlanPolicy(slack=SlackSettings(of_length=0.5, most_of_patient=100.0, most_of_strict=100.0))
 
 
 def turn(snapshot: Snapshot, one: Request) -> tuple[int, int, int, int, str]:
@@ -116,7 +116,7 @@ def test_no_lower_one_takes_what_a_higher_one_could_use_and_whoever_starts_befor
 
 
 @pytest.mark.parametrize("policy", [GUARDED, HALF])
-def test_of_newcomers_in_one_plan_the_higher_is_placed_first_wherever_it_is_listed(policy: Policy) -> None:
+def test_of_newcomers_in_one_plan_the_higher_is_placed_first_wherever_it_is_listed(policy: PlanPolicy) -> None:
     queue = (request("low1", priority=50), request("higher2", priority=60), request("highest3", priority=201))
 
     made = plan(Snapshot(1000, (pool(1),), queue=queue, policy=policy))
@@ -202,11 +202,11 @@ def test_slack_is_granted_only_as_far_as_promises_were_better_than_conservative_
 @pytest.mark.parametrize(("gpus", "most"), [(4, "most_of_patient"), (8, "most_of_strict")])
 def test_slack_ends_where_a_patient_queue_would_have_been_by_so_much(gpus: int, most: str) -> None:
     """Small boxes are measured by conservative backfill, those of eight GPUs and more by strict turn; here both start at 1200."""
-    before = Snapshot(1000, (pool(1),), policy=Policy(slack=SlackSettings(of_length=9.0)), memory=GENEROUS)
+    before = Snapshot(1000, (pool(1),), policy=PlanPolicy(slack=SlackSettings(of_length=9.0)), memory=GENEROUS)
     before = settled(replace(before, queue=(request("first0", length=200),)))
     shares = {"most_of_patient": 99.0, "most_of_strict": 99.0} | {most: 1.5}
     slack = SlackSettings(of_length=9.0, most_of_patient=shares["most_of_patient"], most_of_strict=shares["most_of_strict"])
-    policy = Policy(slack=slack)
+    policy = PlanPolicy(slack=slack)
 
     made = plan(replace(before, queue=(request("a1", length=1000, gpus=gpus),), policy=policy))
 
@@ -218,10 +218,10 @@ def test_work_that_is_shorter_or_of_higher_priority_gives_slack_to_whom_it_will_
     day_s = 86_400
     busy = (running("r", "p0", end=day_s + 1000),)
 
-    held = Policy(slack=SlackSettings(of_wait=0.7, busy_most=0.75, most_of_strict=1.45))
-    free = Policy(slack=SlackSettings(of_wait=0.7, busy_most=0.75, most_of_strict=99.0))
+    held = PlanPolicy(slack=SlackSettings(of_wait=0.7, busy_most=0.75, most_of_strict=1.45))
+    free = PlanPolicy(slack=SlackSettings(of_wait=0.7, busy_most=0.75, most_of_strict=99.0))
 
-    def promised(work: Arrival, policy: Policy) -> int:
+    def promised(work: Arrival, policy: PlanPolicy) -> int:
         memory = Memory(arrivals=(work,))
         made = plan(Snapshot(day_s, (pool(1),), busy, (request("a1", length=1000),), policy=policy, memory=memory))
         return (made.placements[0].promise_s or 0) - day_s - 1000
@@ -237,12 +237,12 @@ def test_work_that_is_shorter_or_of_higher_priority_gives_slack_to_whom_it_will_
 
 
 def test_without_slack_the_promise_is_the_earliest_start() -> None:
-    policy = Policy(slack=SlackSettings(of_length=0, of_wait=0))
+    policy = PlanPolicy(slack=SlackSettings(of_length=0, of_wait=0))
     queue = tuple(request(f"r{i}", length=100 + i, count=1 + i % 2) for i in range(6))
 
     guarded = plan(Snapshot(1000, (pool(2),), queue=queue, policy=policy))
     by_turn = tuple(replace(r, rank=[p.id for p in guarded.placements].index(r.id)) for r in queue)
-    conservative = plan(Snapshot(1000, (pool(2),), queue=by_turn, policy=Policy(PolicyName.CONSERVATIVE)))
+    conservative = plan(Snapshot(1000, (pool(2),), queue=by_turn, policy=PlanPolicy(PolicyName.CONSERVATIVE)))
 
     assert {p.id: p.promise_s for p in guarded.placements} == {p.id: p.promise_s for p in conservative.placements}
 

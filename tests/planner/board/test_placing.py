@@ -12,12 +12,12 @@ from planner.causes import Cause
 from planner.engine import plan
 from planner.feasibility import LargestRequest, largest_that_fits
 from planner.plan import Placement, PromiseMove, Reason
-from planner.snapshot import Node, Policy, Pool, Quota, Request, Snapshot, Window, Within
+from planner.snapshot import Node, PlanPolicy, Pool, Quota, Request, Snapshot, Window, Within
 from tests.planner.build import CONSERVATIVE, EITHER, GUARDED, moves, placements, pool, request, running, settled, stand, starts, waiting
 
 
 @EITHER
-def test_an_empty_pool_gives_nodes_at_once(policy: Policy) -> None:
+def test_an_empty_pool_gives_nodes_at_once(policy: PlanPolicy) -> None:
     made = plan(Snapshot(1000, (pool(2),), queue=(request("a", count=2),), policy=policy))
 
     (placement,) = made.starts
@@ -27,7 +27,7 @@ def test_an_empty_pool_gives_nodes_at_once(policy: Policy) -> None:
 
 
 @EITHER
-def test_a_full_node_gives_its_gpus_when_its_box_ends(policy: Policy) -> None:
+def test_a_full_node_gives_its_gpus_when_its_box_ends(policy: PlanPolicy) -> None:
     made = plan(Snapshot(1000, (pool(1),), (running("r", "p0", end=1300),), (request("a"),), policy=policy))
 
     assert starts(made) == {"a": 1300}
@@ -54,7 +54,7 @@ def test_among_newcomers_higher_priority_goes_first_and_then_who_was_queued_firs
 
 
 @EITHER
-def test_a_higher_priority_that_comes_later_breaks_no_promise(policy: Policy) -> None:
+def test_a_higher_priority_that_comes_later_breaks_no_promise(policy: PlanPolicy) -> None:
     before = settled(Snapshot(1000, (pool(1),), (running("r", "p0", end=1300),), (request("low1", priority=1),), policy=policy))
 
     made = plan(replace(before, queue=(*before.queue, request("high2", priority=300))))
@@ -63,7 +63,7 @@ def test_a_higher_priority_that_comes_later_breaks_no_promise(policy: Policy) ->
 
 
 @EITHER
-def test_parts_of_nodes_are_packed_so_that_whole_nodes_stay_whole(policy: Policy) -> None:
+def test_parts_of_nodes_are_packed_so_that_whole_nodes_stay_whole(policy: PlanPolicy) -> None:
     busy = (running("r", "p1", end=5000, gpus=6),)
 
     made = plan(Snapshot(1000, (pool(3),), busy, (request("part1", gpus=2), request("whole2", count=2)), policy=policy))
@@ -73,7 +73,7 @@ def test_parts_of_nodes_are_packed_so_that_whole_nodes_stay_whole(policy: Policy
 
 
 @EITHER
-def test_of_nodes_with_as_much_left_over_the_one_with_the_shorter_gap_is_taken(policy: Policy) -> None:
+def test_of_nodes_with_as_much_left_over_the_one_with_the_shorter_gap_is_taken(policy: PlanPolicy) -> None:
     closed = {0: (Window(2000, 3000),), 1: (Window(1500, 3000),)}
 
     made = plan(Snapshot(1000, (pool(2, closed=closed),), queue=(request("a", length=400),), policy=policy))
@@ -91,7 +91,7 @@ def test_a_whole_node_is_never_shared(gpus: int) -> None:
 
 
 @EITHER
-def test_all_gpus_of_each_node_is_what_each_node_has(policy: Policy) -> None:
+def test_all_gpus_of_each_node_is_what_each_node_has(policy: PlanPolicy) -> None:
     mixed = Pool("p", "c", "s", (Node("small", 4), Node("large", 8)))
     busy = (running("r", "large", end=1300, gpus=1),)
 
@@ -110,14 +110,14 @@ def test_a_slice_holds_one_box_at_a_time_however_much_is_free() -> None:
 
 
 @EITHER
-def test_a_short_box_goes_into_a_gap_of_its_slice(policy: Policy) -> None:
+def test_a_short_box_goes_into_a_gap_of_its_slice(policy: PlanPolicy) -> None:
     queue = (request("a1", slice="s", earliest=1100), request("b2", slice="s"), request("c3", slice="s"))
 
     assert starts(plan(Snapshot(1000, (pool(9),), queue=queue, policy=policy))) == {"a1": 1100, "b2": 1000, "c3": 1200}
 
 
 @EITHER
-def test_of_several_pools_the_soonest_is_taken_and_then_the_one_that_is_liked_best(policy: Policy) -> None:
+def test_of_several_pools_the_soonest_is_taken_and_then_the_one_that_is_liked_best(policy: PlanPolicy) -> None:
     pools = (pool(1), pool(1, id="q"))
     both = request("a1", pools=("q", "p"))
 
@@ -127,14 +127,14 @@ def test_of_several_pools_the_soonest_is_taken_and_then_the_one_that_is_liked_be
 
 
 @EITHER
-def test_a_box_is_not_spread_over_pools(policy: Policy) -> None:
+def test_a_box_is_not_spread_over_pools(policy: PlanPolicy) -> None:
     made = plan(Snapshot(1000, (pool(1), pool(1, id="q")), queue=(request("a1", count=2, pools=("p", "q")),), policy=policy))
 
     assert placements(made)["a1"].explanation.reason is Reason.NEVER_FITS
 
 
 @EITHER
-def test_nothing_is_placed_into_a_closed_window(policy: Policy) -> None:
+def test_nothing_is_placed_into_a_closed_window(policy: PlanPolicy) -> None:
     closed = {0: (Window(1050, 2000),)}
 
     made = plan(Snapshot(1000, (pool(1, closed=closed),), queue=(request("long1"), request("short2", length=50)), policy=policy))
@@ -143,7 +143,7 @@ def test_nothing_is_placed_into_a_closed_window(policy: Policy) -> None:
 
 
 @EITHER
-def test_a_box_may_run_on_into_a_closed_window_which_then_holds_all_the_same(policy: Policy) -> None:
+def test_a_box_may_run_on_into_a_closed_window_which_then_holds_all_the_same(policy: PlanPolicy) -> None:
     closed = {0: (Window(1050, 2000),)}
 
     made = plan(Snapshot(1000, (pool(1, closed=closed),), (running("r", "p0", end=1100),), (request("a", gpus=1),), policy=policy))
@@ -152,12 +152,12 @@ def test_a_box_may_run_on_into_a_closed_window_which_then_holds_all_the_same(pol
 
 
 @EITHER
-def test_nobody_starts_before_the_time_that_was_asked_for(policy: Policy) -> None:
+def test_nobody_starts_before_the_time_that_was_asked_for(policy: PlanPolicy) -> None:
     assert starts(plan(Snapshot(1000, (pool(1),), queue=(request("a", earliest=1500),), policy=policy))) == {"a": 1500}
 
 
 @EITHER
-def test_an_overdue_box_is_expected_at_the_next_multiple_of_the_grace(policy: Policy) -> None:
+def test_an_overdue_box_is_expected_at_the_next_multiple_of_the_grace(policy: PlanPolicy) -> None:
     busy = (running("r", "p0", end=1000),)
 
     assert [starts(plan(Snapshot(now, (pool(1),), busy, (request("a"),), policy=policy))) for now in (1000, 1059, 1060)] == [
@@ -179,7 +179,7 @@ def test_an_overdue_box_is_expected_at_the_next_multiple_of_the_grace(policy: Po
         (request("all of it", count=3, gpus=4), LargestRequest(True, 3, 4)),
     ],
 )
-def test_what_no_pool_could_hold_even_when_empty_never_fits(wanted: Request, most: LargestRequest, policy: Policy) -> None:
+def test_what_no_pool_could_hold_even_when_empty_never_fits(wanted: Request, most: LargestRequest, policy: PlanPolicy) -> None:
     mixed = Pool("p", "c", "s", (Node("a", 4), Node("b", 8), Node("c", 4)))
 
     assert largest_that_fits((mixed,), wanted) == most

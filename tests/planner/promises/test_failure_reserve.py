@@ -12,7 +12,7 @@ from planner.engine import plan
 from planner.offers import offers
 from planner.plan import PromiseMove
 from planner.promises import failure_shift
-from planner.snapshot import Failed, Memory, Policy, Quota, Request, SlackSettings, Slot, Snapshot, Window
+from planner.snapshot import Failed, Memory, PlanPolicy, Quota, Request, SlackSettings, Slot, Snapshot, Window
 from tests.effort import examples
 from tests.planner.build import CONSERVATIVE, GENEROUS, GUARDED, moves, placements, pool, request, running, slots, waiting
 from tests.planner.draw import GUARDED as DRAWN
@@ -23,7 +23,7 @@ NOW = 40 * DAY_S
 SEEN = Failed("cluster-p", NOW - DAY_S, 4000)
 
 
-def promised(failed: Failed | None, new: Request | None = None, *, free_at: int = NOW + 500, policy: Policy = GUARDED) -> Snapshot:
+def promised(failed: Failed | None, new: Request | None = None, *, free_at: int = NOW + 500, policy: PlanPolicy = GUARDED) -> Snapshot:
     """There are ten nodes, and all are busy until then."""
     busy = tuple(running(f"r{i}", f"p{i}", end=free_at) for i in range(10))
     memory = Memory(failed=() if failed is None else (failed,))

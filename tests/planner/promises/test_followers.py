@@ -8,7 +8,7 @@ from planner.causes import Cause
 from planner.engine import plan
 from planner.explain import sentence
 from planner.plan import Blocker, Explanation, PromiseMove, Reason
-from planner.snapshot import Policy, Request, Snapshot
+from planner.snapshot import PlanPolicy, Request, Snapshot
 from tests.planner.build import EITHER, GUARDED, moves, placements, pool, request, running, settled, slots, stand, starts
 
 
@@ -17,7 +17,7 @@ def after(before: str, made: Request) -> Request:
 
 
 @EITHER
-def test_a_chain_that_is_filed_at_once_has_a_place_one_behind_the_other_in_whatever_order_it_stands(policy: Policy) -> None:
+def test_a_chain_that_is_filed_at_once_has_a_place_one_behind_the_other_in_whatever_order_it_stands(policy: PlanPolicy) -> None:
     chain = (after("b", request("c", priority=201)), after("a", request("b")), request("a", length=50, priority=50))
     made = plan(Snapshot(0, (pool(3),), queue=chain, policy=policy))
 

@@ -7,18 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from planner.promises.ranges import ENOUGH_COUNT, Forecast, ForecastRanges
+from planner.promises.ranges import ENOUGH_COUNT, ForecastRanges, WaitForecast
 
 NONE_YET = (0, 0)
 
 
-def asked(number: int, *, made_s: int = 0, promised_s: int = 1000, expected_s: int = 500, length_s: int = 3600, gpus: int = 1) -> Forecast:
-    return Forecast(f"f{number}", made_s, length_s, gpus, expected_s, promised_s, NONE_YET)
+def asked(
+    number: int, *, made_s: int = 0, promised_s: int = 1000, expected_s: int = 500, length_s: int = 3600, gpus: int = 1
+) -> WaitForecast:
+    return WaitForecast(f"f{number}", made_s, length_s, gpus, expected_s, promised_s, NONE_YET)
 
 
-def live(learned: ForecastRanges, waits_s: list[int], *, gap_s: int = 10, promised_s: int = 1000) -> list[Forecast]:
+def live(learned: ForecastRanges, waits_s: list[int], *, gap_s: int = 10, promised_s: int = 1000) -> list[WaitForecast]:
     """One comes every `gap_s`, and each starts after its wait; answers what they were told."""
-    told: dict[str, Forecast] = {}
+    told: dict[str, WaitForecast] = {}
     events = sorted(event for i, wait_s in enumerate(waits_s) for event in ((i * gap_s, 1, i), (i * gap_s + wait_s, 0, i)))
     for at_s, kind, i in events:
         if kind == 1:

@@ -16,7 +16,7 @@ from planner.offers import OfferFinder
 from planner.plan import Placement
 from planner.promises import live_board
 from planner.promises.live_board import LiveBoard, restore_anew
-from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Shadow, Snapshot, Supply, Window
+from planner.snapshot import Node, PlanPolicy, Pool, Quota, Request, Running, Shadow, Snapshot, Supply, Window
 from tests.effort import examples
 from tests.planner.build import GUARDED, pool, request, running, settled
 from tests.planner.draw import POLICIES
@@ -56,7 +56,7 @@ def _kept(before: tuple[Part, ...], now: tuple[Part, ...]) -> tuple[Part, ...]:
 @given(
     st.integers(0, 10**6), st.sampled_from(POLICIES), ASKS, st.sets(st.sampled_from(sorted(MISHAPS | {BACK})), max_size=3), st.booleans()
 )
-def test_a_history_is_planned_alike_on_both(seed: int, policy: Policy, asks: Asks, mishaps: set[str], has_quotas: bool) -> None:
+def test_a_history_is_planned_alike_on_both(seed: int, policy: PlanPolicy, asks: Asks, mishaps: set[str], has_quotas: bool) -> None:
     world, process, dice = World(seed, policy, frozenset(mishaps), asks, now_s=1000), Process(), random.Random(seed)
     for step in range(25):
         snapshot, made = world.step()
@@ -74,7 +74,7 @@ def test_a_history_is_planned_alike_on_both(seed: int, policy: Policy, asks: Ask
 @examples(1_000, quick_count=40)
 @given(st.integers(0, 10**6), st.sampled_from(POLICIES), ASKS, st.sets(st.sampled_from(sorted(MISHAPS)), max_size=1), st.booleans())
 def test_newcomers_planned_alone_get_what_a_whole_plan_gives_them_and_leave_the_board_as_it_was(
-    seed: int, policy: Policy, asks: Asks, mishaps: set[str], has_quotas: bool
+    seed: int, policy: PlanPolicy, asks: Asks, mishaps: set[str], has_quotas: bool
 ) -> None:
     world, process = World(seed, policy, frozenset(mishaps), asks, now_s=1000), Process()
     for _ in range(25):
@@ -102,7 +102,7 @@ def test_newcomers_planned_alone_get_what_a_whole_plan_gives_them_and_leave_the_
     st.booleans(),
 )
 def test_who_is_told_only_what_may_have_changed_knows_as_much_as_who_is_told_all(
-    seed: int, policy: Policy, asks: Asks, mishaps: set[str], quotas: tuple[Quota, ...], can_order: bool
+    seed: int, policy: PlanPolicy, asks: Asks, mishaps: set[str], quotas: tuple[Quota, ...], can_order: bool
 ) -> None:
     world, process, shown, basis = World(seed, policy, frozenset(mishaps), asks, now_s=1000), Process(), dict[str, object](), None
     for _ in range(25):
@@ -123,7 +123,7 @@ def test_who_is_told_only_what_may_have_changed_knows_as_much_as_who_is_told_all
 @examples(200)
 @given(st.integers(0, 10**6), st.sampled_from(POLICIES), ASKS, st.sets(st.sampled_from(sorted(MISHAPS | {BACK})), max_size=3))
 def test_what_is_not_planned_again_while_nothing_changes_is_what_a_plan_would_be(
-    seed: int, policy: Policy, asks: Asks, mishaps: set[str]
+    seed: int, policy: PlanPolicy, asks: Asks, mishaps: set[str]
 ) -> None:
     world = World(seed, policy, frozenset(mishaps), asks, now_s=1000)
     for _ in range(25):
@@ -143,7 +143,7 @@ def test_what_is_not_planned_again_while_nothing_changes_is_what_a_plan_would_be
 
 @examples(100)
 @given(st.integers(0, 10**6), st.sampled_from(POLICIES), ASKS, st.sets(st.sampled_from(sorted(MISHAPS | {BACK})), max_size=3))
-def test_a_plan_in_a_hurry_starts_the_same_and_stores_the_same_slots(seed: int, policy: Policy, asks: Asks, mishaps: set[str]) -> None:
+def test_a_plan_in_a_hurry_starts_the_same_and_stores_the_same_slots(seed: int, policy: PlanPolicy, asks: Asks, mishaps: set[str]) -> None:
     world, process = World(seed, policy, frozenset(mishaps), asks, now_s=1000), Process()
     for _ in range(25):
         snapshot, whole = world.step()

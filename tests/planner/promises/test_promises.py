@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from planner.causes import Cause
 from planner.engine import plan
 from planner.plan import Placement, Plan
-from planner.snapshot import Node, Policy, Request, Slot, Snapshot
+from planner.snapshot import Node, PlanPolicy, Request, Slot, Snapshot
 from tests.effort import examples
 from tests.planner.build import placements, settled, slots, starts, stored
 from tests.planner.draw import CONSERVATIVE, GUARDED, POLICIES, requests, snapshots
@@ -31,7 +31,7 @@ ASKS = st.sampled_from([MIXED, GANGS, SINGLES, CHAINS])
 @examples(200)
 @given(SEEDS, OF_ANY, ASKS, st.sets(st.sampled_from(sorted(MISHAPS))))
 def test_no_start_is_later_than_its_promise_unless_a_recorded_cause_moved_it(
-    seed: int, policy: Policy, asks: Asks, mishaps: set[str]
+    seed: int, policy: PlanPolicy, asks: Asks, mishaps: set[str]
 ) -> None:
     world = World(seed, policy, frozenset(mishaps), asks)
     for _ in range(50):
@@ -49,7 +49,7 @@ def test_no_start_is_later_than_its_promise_unless_a_recorded_cause_moved_it(
 
 @examples(150)
 @given(SEEDS, OF_ANY, ASKS, st.sets(st.sampled_from(["cancel", "early"])))
-def test_without_failures_no_promise_ever_moves_and_all_are_kept(seed: int, policy: Policy, asks: Asks, mishaps: set[str]) -> None:
+def test_without_failures_no_promise_ever_moves_and_all_are_kept(seed: int, policy: PlanPolicy, asks: Asks, mishaps: set[str]) -> None:
     world = World(seed, policy, frozenset(mishaps), asks)
     for _ in range(50):
         world.step()
@@ -64,7 +64,7 @@ LONG_AFTER_S = 10_000
 
 @examples(30)
 @given(SEEDS, OF_ANY, ASKS, st.sets(st.sampled_from(["cancel", "early"])))
-def test_a_clock_that_is_set_back_moves_no_promise_and_evicts_nobody(seed: int, policy: Policy, asks: Asks, mishaps: set[str]) -> None:
+def test_a_clock_that_is_set_back_moves_no_promise_and_evicts_nobody(seed: int, policy: PlanPolicy, asks: Asks, mishaps: set[str]) -> None:
     world = World(seed, policy, frozenset({*mishaps, BACK}), asks, now_s=LONG_AFTER_S)
     for _ in range(30):
         _, made = world.step()
@@ -76,7 +76,7 @@ def test_a_clock_that_is_set_back_moves_no_promise_and_evicts_nobody(seed: int, 
 
 @examples(100)
 @given(SEEDS, OF_ANY, st.sampled_from(["overrun", "late", "close", "lose", "reseat", "edit"]))
-def test_a_promise_is_moved_by_what_happened_and_by_nothing_else(seed: int, policy: Policy, mishap: str) -> None:
+def test_a_promise_is_moved_by_what_happened_and_by_nothing_else(seed: int, policy: PlanPolicy, mishap: str) -> None:
     """A box that comes later than it was due is named as such, and nobody calls a failure what is none."""
     world = World(seed, policy, frozenset({mishap}))
     for _ in range(40):
@@ -101,7 +101,7 @@ def test_a_promise_is_moved_by_what_happened_and_by_nothing_else(seed: int, poli
 @examples(150)
 @given(SEEDS, OF_ANY, ASKS, st.sets(st.sampled_from(sorted(MISHAPS))))
 def test_on_a_frozen_queue_the_start_that_is_shown_is_the_start_that_happens(
-    seed: int, policy: Policy, asks: Asks, mishaps: set[str]
+    seed: int, policy: PlanPolicy, asks: Asks, mishaps: set[str]
 ) -> None:
     """Tick by tick to the end, and no tick on the way shows anything else."""
     world = World(seed, policy, frozenset(mishaps), asks)
@@ -123,7 +123,7 @@ def test_on_a_frozen_queue_the_start_that_is_shown_is_the_start_that_happens(
 
 @examples(100)
 @given(SEEDS, OF_ANY, ASKS, st.sets(st.sampled_from(sorted(MISHAPS))))
-def test_a_tick_with_nothing_to_do_changes_nothing(seed: int, policy: Policy, asks: Asks, mishaps: set[str]) -> None:
+def test_a_tick_with_nothing_to_do_changes_nothing(seed: int, policy: PlanPolicy, asks: Asks, mishaps: set[str]) -> None:
     """Nothing changes until something is due: neither a slot, nor a promise, nor what is shown, nor its reason, nor what is remembered."""
     world = World(seed, policy, frozenset(mishaps), asks)
     for _ in range(20):
@@ -209,7 +209,7 @@ def test_whoever_is_canceled_breaks_nobodys_promise(snapshot: Snapshot, data: st
 
 @examples(100)
 @given(SEEDS, OF_GUARDED)
-def test_guarded_whoever_has_a_slot_keeps_it_until_it_starts(seed: int, policy: Policy) -> None:
+def test_guarded_whoever_has_a_slot_keeps_it_until_it_starts(seed: int, policy: PlanPolicy) -> None:
     """Nobody who comes or goes moves a slot: it is where its promise is."""
     world = World(seed, policy, frozenset({"cancel"}))
     for _ in range(30):
@@ -222,7 +222,7 @@ def test_guarded_whoever_has_a_slot_keeps_it_until_it_starts(seed: int, policy: 
 @example(2143, GUARDED[0], GANGS)  # one of higher priority is canceled in the step in which a gang moves up
 @examples(100)
 @given(SEEDS, OF_GUARDED, ASKS)
-def test_guarded_boxes_that_end_early_move_slots_of_gangs_alone_and_those_up(seed: int, policy: Policy, asks: Asks) -> None:
+def test_guarded_boxes_that_end_early_move_slots_of_gangs_alone_and_those_up(seed: int, policy: PlanPolicy, asks: Asks) -> None:
     world = World(seed, policy, frozenset({"cancel", "early"}), asks)
     for _ in range(60):
         moved_up(world)
@@ -231,7 +231,7 @@ def test_guarded_boxes_that_end_early_move_slots_of_gangs_alone_and_those_up(see
 @examples(150)
 @given(SEEDS, OF_GUARDED, ASKS, st.sets(st.sampled_from(["close", "lose", "cancel"])))
 def test_guarded_a_failure_moves_slots_on_other_nodes_only_where_that_breaks_fewer_promises(
-    seed: int, policy: Policy, asks: Asks, mishaps: set[str]
+    seed: int, policy: PlanPolicy, asks: Asks, mishaps: set[str]
 ) -> None:
     world = World(seed, policy, frozenset(mishaps), asks)
     for _ in range(50):

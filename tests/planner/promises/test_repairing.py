@@ -10,7 +10,7 @@ from planner.causes import Cause
 from planner.engine import plan
 from planner.plan import PromiseMove
 from planner.promises import repair
-from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Snapshot, Supply, Window
+from planner.snapshot import Node, PlanPolicy, Pool, Quota, Request, Running, Snapshot, Supply, Window
 from tests.planner.build import (
     CONSERVATIVE,
     EITHER,
@@ -34,7 +34,7 @@ def chain(*ids: str) -> tuple[Request, ...]:
 
 
 @EITHER
-def test_slots_that_hold_stay_to_the_second_and_on_their_nodes(policy: Policy) -> None:
+def test_slots_that_hold_stay_to_the_second_and_on_their_nodes(policy: PlanPolicy) -> None:
     busy = (running("r", "p0", end=1700), running("s", "p1", end=1400))
     queue = (waiting("a1", 1400, "p1"), waiting("b2", 1700, "p0", promise=2000), waiting("c3", 1500, "p1", length=1000))
     made = plan(Snapshot(1000, (pool(2),), busy, queue, policy=policy))
@@ -63,7 +63,7 @@ def test_conservative_a_slot_moves_up_to_what_comes_free() -> None:
 
 
 @EITHER
-def test_who_starts_before_its_promise_keeps_it(policy: Policy) -> None:
+def test_who_starts_before_its_promise_keeps_it(policy: PlanPolicy) -> None:
     made = plan(Snapshot(1000, (pool(1),), queue=(waiting("a1", 1400, "p0"),), policy=policy))
 
     assert (starts(made), made.placements[0].promise_s) == ({"a1": 1000}, 1400)
@@ -88,7 +88,7 @@ def test_room_that_a_slot_leaves_behind_is_used_again() -> None:
 
 
 @EITHER
-def test_a_tick_that_comes_late_shoves_each_request_by_no_more_than_the_delay(policy: Policy) -> None:
+def test_a_tick_that_comes_late_shoves_each_request_by_no_more_than_the_delay(policy: PlanPolicy) -> None:
     assert starts(plan(Snapshot(1005, (pool(1),), queue=chain("a1", "b2", "c3"), policy=policy))) == {
         "a1": 1005,
         "b2": 1105,
@@ -97,7 +97,7 @@ def test_a_tick_that_comes_late_shoves_each_request_by_no_more_than_the_delay(po
 
 
 @EITHER
-def test_a_late_tick_is_recorded_as_the_cause_for_all_whom_it_delays(policy: Policy) -> None:
+def test_a_late_tick_is_recorded_as_the_cause_for_all_whom_it_delays(policy: PlanPolicy) -> None:
     assert moves(Snapshot(1005, (pool(1),), queue=chain("a1", "b2"), policy=policy)) == {
         "a1": PromiseMove(1000, 1005, Cause.LATE_TICK, "a1"),
         "b2": PromiseMove(1100, 1105, Cause.LATE_TICK, "a1"),
@@ -105,14 +105,14 @@ def test_a_late_tick_is_recorded_as_the_cause_for_all_whom_it_delays(policy: Pol
 
 
 @EITHER
-def test_a_promise_with_room_to_spare_is_not_moved(policy: Policy) -> None:
+def test_a_promise_with_room_to_spare_is_not_moved(policy: PlanPolicy) -> None:
     queue = (waiting("a1", 1000, "p0", promise=1005), waiting("b2", 1100, "p0", promise=1104))
 
     assert moves(Snapshot(1005, (pool(1),), queue=queue, policy=policy)) == {"b2": PromiseMove(1104, 1105, Cause.LATE_TICK, "a1")}
 
 
 @EITHER
-def test_a_delay_within_the_tolerance_moves_no_promise(policy: Policy) -> None:
+def test_a_delay_within_the_tolerance_moves_no_promise(policy: PlanPolicy) -> None:
     policy = replace(policy, promise_tolerance_s=5)
 
     made = plan(Snapshot(1005, (pool(1),), queue=chain("a1", "b2"), policy=policy))
@@ -125,7 +125,7 @@ def test_a_delay_within_the_tolerance_moves_no_promise(policy: Policy) -> None:
 
 @pytest.mark.parametrize("away_s", [0, 59, 60, 100, 600])
 @EITHER
-def test_where_a_box_is_overdue_after_a_while_without_ticks_nobody_goes_behind_the_others(policy: Policy, away_s: int) -> None:
+def test_where_a_box_is_overdue_after_a_while_without_ticks_nobody_goes_behind_the_others(policy: PlanPolicy, away_s: int) -> None:
     """The delay is both: for so long nobody planned, and then there is the grace of the box."""
     queue = tuple(waiting(f"q{number}", 1000 + 100 * number, "p0") for number in range(8))
     made = plan(Snapshot(1000 + away_s, (pool(1),), (running("slow", "p0", end=1000),), queue, policy=policy))
@@ -136,7 +136,7 @@ def test_where_a_box_is_overdue_after_a_while_without_ticks_nobody_goes_behind_t
 
 
 @EITHER
-def test_an_hour_without_a_tick_starts_all_that_are_due_and_have_room(policy: Policy) -> None:
+def test_an_hour_without_a_tick_starts_all_that_are_due_and_have_room(policy: PlanPolicy) -> None:
     queue = (waiting("a1", 1000, "p0"), waiting("b2", 2000, "p1"), waiting("c3", 3000, "p0"), waiting("d4", 4000, "p1"))
 
     made = plan(Snapshot(4600, (pool(2),), queue=queue, policy=policy))
@@ -146,7 +146,7 @@ def test_an_hour_without_a_tick_starts_all_that_are_due_and_have_room(policy: Po
 
 
 @EITHER
-def test_an_overdue_box_shoves_those_behind_it_and_is_named_as_the_cause(policy: Policy) -> None:
+def test_an_overdue_box_shoves_those_behind_it_and_is_named_as_the_cause(policy: PlanPolicy) -> None:
     busy = (running("slow", "p0", end=1000),)
 
     assert moves(Snapshot(1000, (pool(1),), busy, chain("a1", "b2"), policy=policy)) == {
@@ -156,7 +156,7 @@ def test_an_overdue_box_shoves_those_behind_it_and_is_named_as_the_cause(policy:
 
 
 @EITHER
-def test_who_waits_for_an_overdue_box_is_told_anew_once_a_grace_period_not_at_every_tick(policy: Policy) -> None:
+def test_who_waits_for_an_overdue_box_is_told_anew_once_a_grace_period_not_at_every_tick(policy: PlanPolicy) -> None:
     now = Snapshot(1000, (pool(1),), (running("slow", "p0", end=1000),), chain("a1"), policy=policy)
     told = []
     for now_s in range(1000, 1180):
@@ -167,7 +167,7 @@ def test_who_waits_for_an_overdue_box_is_told_anew_once_a_grace_period_not_at_ev
 
 
 @EITHER
-def test_a_shoved_request_takes_another_node_if_that_is_sooner(policy: Policy) -> None:
+def test_a_shoved_request_takes_another_node_if_that_is_sooner(policy: PlanPolicy) -> None:
     busy = (running("slow", "p0", end=1000), running("other", "p1", end=1030))
 
     made = plan(Snapshot(1000, (pool(2),), busy, chain("a1"), policy=policy))
@@ -176,7 +176,7 @@ def test_a_shoved_request_takes_another_node_if_that_is_sooner(policy: Policy) -
 
 
 @EITHER
-def test_a_box_that_overruns_in_a_slice_delays_the_slice_only(policy: Policy) -> None:
+def test_a_box_that_overruns_in_a_slice_delays_the_slice_only(policy: PlanPolicy) -> None:
     busy = (running("slow", "p0", end=1000, slice="s"),)
     queue = (
         request("same1", slice="s", promise=1000, slot=stand(1000, "p1")),
@@ -197,7 +197,7 @@ def test_a_box_that_overruns_in_a_slice_delays_the_slice_only(policy: Policy) ->
     ids=["closed", "gone", "extended"],
 )
 def test_when_a_node_is_lost_only_the_slots_on_it_move(
-    of_pool: Pool, busy: tuple[Running, ...], cause: tuple[Cause, str], policy: Policy
+    of_pool: Pool, busy: tuple[Running, ...], cause: tuple[Cause, str], policy: PlanPolicy
 ) -> None:
     queue = (waiting("lost1", 1000, "p0"), waiting("safe2", 1000, "p1"), waiting("safe3", 1100, "p1"))
 
@@ -208,7 +208,7 @@ def test_when_a_node_is_lost_only_the_slots_on_it_move(
 
 
 @EITHER
-def test_a_pool_that_is_gone_altogether_is_a_failure_not_an_edit(policy: Policy) -> None:
+def test_a_pool_that_is_gone_altogether_is_a_failure_not_an_edit(policy: PlanPolicy) -> None:
     lost = replace(waiting("a1", 1000, "p0"), pools=("q",))
     busy = (running("r", "q0", end=1300, pool="q"),)
 
@@ -218,7 +218,7 @@ def test_a_pool_that_is_gone_altogether_is_a_failure_not_an_edit(policy: Policy)
 
 
 @EITHER
-def test_a_lost_slot_that_finds_another_place_in_time_moves_no_promise(policy: Policy) -> None:
+def test_a_lost_slot_that_finds_another_place_in_time_moves_no_promise(policy: PlanPolicy) -> None:
     closed = pool(2, closed={0: (Window(1000, 9000),)})
 
     made = plan(Snapshot(1000, (closed,), queue=(waiting("a1", 1500, "p0"),), policy=policy))
@@ -227,7 +227,7 @@ def test_a_lost_slot_that_finds_another_place_in_time_moves_no_promise(policy: P
 
 
 @EITHER
-def test_of_several_lost_slots_the_higher_priority_and_then_the_older_promise_is_placed_first(policy: Policy) -> None:
+def test_of_several_lost_slots_the_higher_priority_and_then_the_older_promise_is_placed_first(policy: PlanPolicy) -> None:
     closed = pool(2, closed={0: (Window(1000, 9000),)})
     queue = (
         replace(waiting("b1", 1200, "p0"), priority=101),
@@ -248,7 +248,7 @@ def test_of_several_lost_slots_the_higher_priority_and_then_the_older_promise_is
         {"gpus_per_node": 9},
     ],
 )
-def test_an_edited_request_that_no_longer_fits_its_slot_loses_it(edit: dict[str, object], policy: Policy) -> None:
+def test_an_edited_request_that_no_longer_fits_its_slot_loses_it(edit: dict[str, object], policy: PlanPolicy) -> None:
     pools = (pool(2), pool(1, 16, id="q"))
     old = replace(waiting("a1", 1500, "p0"), pools=("p", "q"))
     edited = replace(old, **edit)  # type: ignore[arg-type]
@@ -259,7 +259,7 @@ def test_an_edited_request_that_no_longer_fits_its_slot_loses_it(edit: dict[str,
 
 
 @EITHER
-def test_a_request_that_became_too_long_for_its_gap_moves_and_says_that_it_was_changed(policy: Policy) -> None:
+def test_a_request_that_became_too_long_for_its_gap_moves_and_says_that_it_was_changed(policy: PlanPolicy) -> None:
     long = replace(chain("a1")[0], length_s=150)
 
     assert moves(Snapshot(1000, (pool(1),), queue=(waiting("b2", 1100, "p0"), long), policy=policy)) == {
@@ -268,7 +268,7 @@ def test_a_request_that_became_too_long_for_its_gap_moves_and_says_that_it_was_c
 
 
 @EITHER
-def test_the_place_of_a_lost_slot_is_used_by_others(policy: Policy) -> None:
+def test_the_place_of_a_lost_slot_is_used_by_others(policy: PlanPolicy) -> None:
     moved_away = replace(waiting("a1", 1500, "p0"), pools=("q",))
 
     made = plan(
@@ -279,7 +279,7 @@ def test_the_place_of_a_lost_slot_is_used_by_others(policy: Policy) -> None:
 
 
 @EITHER
-def test_a_promised_request_without_a_slot_keeps_its_promise_if_it_can(policy: Policy) -> None:
+def test_a_promised_request_without_a_slot_keeps_its_promise_if_it_can(policy: PlanPolicy) -> None:
     busy = (running("r", "p0", end=1300),)
 
     kept, moved = (plan(Snapshot(1000, (pool(1),), busy, (request("a1", promise=p),), policy=policy)).placements[0] for p in (1300, 1299))
@@ -289,7 +289,7 @@ def test_a_promised_request_without_a_slot_keeps_its_promise_if_it_can(policy: P
 
 
 @EITHER
-def test_a_request_whose_nodes_are_all_gone_keeps_what_it_was_promised(policy: Policy) -> None:
+def test_a_request_whose_nodes_are_all_gone_keeps_what_it_was_promised(policy: PlanPolicy) -> None:
     placement = plan(Snapshot(1000, (pool(0),), queue=(waiting("a1", 1500, "p0"),), policy=policy)).placements[0]
 
     assert (placement.slot, placement.promise_s, placement.moved) == (None, 1500, None)
@@ -304,7 +304,7 @@ LOST = {
 
 @EITHER
 @pytest.mark.parametrize("loss", LOST)
-def test_who_had_no_place_at_all_for_a_while_is_told_why_it_lost_its_own(loss: str, policy: Policy) -> None:
+def test_who_had_no_place_at_all_for_a_while_is_told_why_it_lost_its_own(loss: str, policy: PlanPolicy) -> None:
     """However many plans there were meanwhile. Nobody says to an owner that he had changed something."""
     change, moved = LOST[loss]
     own = replace(waiting("a1", 1500, "p0"), gpus_per_node=8, project="x")
@@ -322,7 +322,7 @@ def test_who_had_no_place_at_all_for_a_while_is_told_why_it_lost_its_own(loss: s
 
 
 @EITHER
-def test_whose_slice_may_no_longer_use_a_pool_is_told_so_unless_the_owner_has_just_said_it_himself(policy: Policy) -> None:
+def test_whose_slice_may_no_longer_use_a_pool_is_told_so_unless_the_owner_has_just_said_it_himself(policy: PlanPolicy) -> None:
     pools = (pool(1), pool(1, id="q"))
     own = replace(waiting("a1", 1000, "p0"), pools=("q",))
     was = replace(own, pools=("p", "q"))
@@ -345,7 +345,7 @@ def test_guarded_a_lost_slot_goes_to_the_latest_place_that_keeps_its_promise() -
 
 
 @EITHER
-def test_a_slot_that_was_lost_and_cannot_be_had_in_time_goes_to_the_earliest_place(policy: Policy) -> None:
+def test_a_slot_that_was_lost_and_cannot_be_had_in_time_goes_to_the_earliest_place(policy: PlanPolicy) -> None:
     closed = pool(2, closed={0: (Window(1000, 9000),)})
     busy = (running("r", "p1", end=1600),)
 
@@ -355,7 +355,7 @@ def test_a_slot_that_was_lost_and_cannot_be_had_in_time_goes_to_the_earliest_pla
     assert placements(made)["a1"].moved == PromiseMove(1500, 1600, Cause.NODE_FAILURE, "p0")
 
 
-def crowded(*, second_free_at: int = 440, other: Request | None = None, policy: Policy = GUARDED) -> Snapshot:
+def crowded(*, second_free_at: int = 440, other: Request | None = None, policy: PlanPolicy = GUARDED) -> Snapshot:
     """The long one is due at 500 on p0, which is gone until 2000. The short one, due at 450 on p1, would do with the gap on p2.
 
     All times are free but for what is busy: p1 until 400, p2 until 440 and from 600 on.
@@ -476,7 +476,7 @@ def test_one_for_whom_nothing_helps_leaves_tries_to_the_others(monkeypatch: pyte
 
 
 @EITHER
-def test_nodes_that_come_back_move_no_promise_again(policy: Policy) -> None:
+def test_nodes_that_come_back_move_no_promise_again(policy: PlanPolicy) -> None:
     closed = pool(2, closed={0: (Window(1000, 9000),)})
     snapshot = Snapshot(1000, (closed,), (running("r", "p1", end=1600),), (waiting("a1", 1500, "p0"),), policy=policy)
     after = replace(settled(snapshot), pools=(pool(2),), now_s=1010)
@@ -494,7 +494,7 @@ def test_a_shove_keeps_those_who_fit_behind_it_where_they_are() -> None:
 
 
 @EITHER
-def test_closed_nodes_that_hold_nobodys_slot_move_nobody(policy: Policy) -> None:
+def test_closed_nodes_that_hold_nobodys_slot_move_nobody(policy: PlanPolicy) -> None:
     busy = (running("r", "p0", end=1500),)
     snapshot = Snapshot(
         1000, (pool(3, closed={1: (Window(1000, 9000),), 2: (Window(1000, 9000),)}),), busy, (waiting("a1", 1500, "p0"),), policy=policy
@@ -505,7 +505,7 @@ def test_closed_nodes_that_hold_nobodys_slot_move_nobody(policy: Policy) -> None
 
 
 @EITHER
-def test_an_edit_that_makes_it_shorter_moves_nobody_and_keeps_its_promise(policy: Policy) -> None:
+def test_an_edit_that_makes_it_shorter_moves_nobody_and_keeps_its_promise(policy: PlanPolicy) -> None:
     busy = (running("r", "p0", end=1500),)
     queue = (waiting("a1", 1500, "p0", length=40), waiting("b2", 1600, "p0"))
 

@@ -8,7 +8,7 @@ import pytest
 
 from planner.causes import Cause
 from planner.plan import Plan, PromiseMove, Reason
-from planner.snapshot import Policy, Pool, Request, Window
+from planner.snapshot import PlanPolicy, Pool, Request, Window
 from tests.effort import IS_SOAK
 from tests.planner.build import placements
 from tests.planner.draw import POLICIES
@@ -52,7 +52,7 @@ class SilentWorld(World):
         return replace(pool, nodes=tuple(replace(node, closed=closed) for node in pool.nodes))
 
 
-def _silenced(seed: int, policy: Policy, asks: Asks, silent_s: int) -> tuple[SilentWorld, int, dict[str, Request]]:
+def _silenced(seed: int, policy: PlanPolicy, asks: Asks, silent_s: int) -> tuple[SilentWorld, int, dict[str, Request]]:
     """A world that was silent for so long, just before it is heard; since when it was; and who waited then."""
     world = SilentWorld(seed, policy, asks=asks)
     for _ in range(15):

@@ -15,7 +15,7 @@ from planner.offers import offers
 from planner.plan import PromiseMove, Reason
 from planner.sharing import bookings
 from planner.sharing.bookings import GRID_S, fitting, nearest
-from planner.snapshot import Policy, Quota, Request, Snapshot, Window
+from planner.snapshot import PlanPolicy, Quota, Request, Snapshot, Window
 from tests.effort import examples
 from tests.planner.build import EITHER, moves, placements, pool, request, run, running, settled, slots, stand, starts, stored, waiting
 from tests.planner.draw import NOW_S, requests, snapshots
@@ -23,7 +23,7 @@ from tests.planner.oracle import problems
 
 
 @EITHER
-def test_a_booking_gets_its_very_time_without_slack_and_waits_for_it(policy: Policy) -> None:
+def test_a_booking_gets_its_very_time_without_slack_and_waits_for_it(policy: PlanPolicy) -> None:
     booking = replace(request("b1", earliest=1500), is_fixed=True)
     made = plan(Snapshot(1000, (pool(1),), (running("r", "p0", end=1400),), (booking,), policy))
 
@@ -34,7 +34,7 @@ def test_a_booking_gets_its_very_time_without_slack_and_waits_for_it(policy: Pol
 
 
 @EITHER
-def test_a_booking_whose_time_is_taken_has_no_place_and_says_so(policy: Policy) -> None:
+def test_a_booking_whose_time_is_taken_has_no_place_and_says_so(policy: PlanPolicy) -> None:
     booking = replace(request("b1", earliest=1350), is_fixed=True)
     snapshot = Snapshot(1000, (pool(1),), (running("r", "p0", end=1400),), (booking,), policy)
 
@@ -44,7 +44,7 @@ def test_a_booking_whose_time_is_taken_has_no_place_and_says_so(policy: Policy) 
 
 
 @EITHER
-def test_the_gap_before_a_booking_is_used_by_what_is_over_in_time(policy: Policy) -> None:
+def test_the_gap_before_a_booking_is_used_by_what_is_over_in_time(policy: PlanPolicy) -> None:
     booking = replace(request("b9", earliest=1500), is_fixed=True)
     before = settled(Snapshot(1000, (pool(1),), queue=(booking,), policy=policy))
     fits, too_long = request("f1", length=500), request("l2", length=600)
@@ -54,7 +54,7 @@ def test_the_gap_before_a_booking_is_used_by_what_is_over_in_time(policy: Policy
 
 
 @EITHER
-def test_a_booking_waits_behind_no_box_of_its_own_slice(policy: Policy) -> None:
+def test_a_booking_waits_behind_no_box_of_its_own_slice(policy: PlanPolicy) -> None:
     booking = replace(request("b1", slice="s", earliest=1350), is_fixed=True)
     busy = (running("r", "p0", end=1400, slice="s"),)
 
@@ -63,7 +63,7 @@ def test_a_booking_waits_behind_no_box_of_its_own_slice(policy: Policy) -> None:
 
 
 @EITHER
-def test_a_booking_that_loses_its_nodes_moves_as_every_promise_with_its_cause(policy: Policy) -> None:
+def test_a_booking_that_loses_its_nodes_moves_as_every_promise_with_its_cause(policy: PlanPolicy) -> None:
     closed = pool(1, closed={0: (Window(1200, 1700, "firmware"),)})
     booking = replace(waiting("b1", 1500, "p0"), earliest_start_s=1500, is_fixed=True)
 
@@ -194,7 +194,7 @@ def test_nothing_is_tried_for_a_booking_that_can_have_no_right(guaranteed_gpus: 
 
 
 @EITHER
-def test_the_nearest_times_are_below_the_ceilings_too(policy: Policy) -> None:
+def test_the_nearest_times_are_below_the_ceilings_too(policy: PlanPolicy) -> None:
     """There are idle nodes enough; its project may not hold another one while the first runs."""
     busy = (running("r", "p0", end=1790),)
     booking = replace(request("b1", earliest=1500, length=120), is_fixed=True)
@@ -210,7 +210,7 @@ ENTITLED = (Quota("b", "shape-p", 8), Quota("x", "shape-p", 0))
 
 
 @EITHER
-def test_who_only_waits_to_borrow_gives_way_to_a_booking_that_is_entitled_and_nobody_has_to_end(policy: Policy) -> None:
+def test_who_only_waits_to_borrow_gives_way_to_a_booking_that_is_entitled_and_nobody_has_to_end(policy: PlanPolicy) -> None:
     booking = replace(request("b1", earliest=1500, project="b"), is_fixed=True)
     borrower = waiting("a2", 1450, "p0")
     snapshot = Snapshot(1000, (pool(1, closed={0: (Window(1000, 1450),)}),), (), (booking, borrower), policy, quotas=ENTITLED)
@@ -223,7 +223,7 @@ def test_who_only_waits_to_borrow_gives_way_to_a_booking_that_is_entitled_and_no
 
 
 @EITHER
-def test_who_waits_within_its_own_guarantee_keeps_its_slot_whoever_books(policy: Policy) -> None:
+def test_who_waits_within_its_own_guarantee_keeps_its_slot_whoever_books(policy: PlanPolicy) -> None:
     booking = replace(request("b1", earliest=1500, project="b"), is_fixed=True)
     entitled = replace(waiting("a2", 1450, "p0"), project="b")
     snapshot = Snapshot(1000, (pool(1, closed={0: (Window(1000, 1450),)}),), (), (booking, entitled), policy, quotas=ENTITLED)
@@ -251,7 +251,7 @@ def booked(id_: str, at_s: int, length_s: int = DAY_S, project: str = "b") -> Re
 
 
 @EITHER
-def test_bookings_that_overlap_take_back_no_more_than_the_guarantee_of_their_project(policy: Policy) -> None:
+def test_bookings_that_overlap_take_back_no_more_than_the_guarantee_of_their_project(policy: PlanPolicy) -> None:
     """Each is to start a little before the one that was made before it, so that none is there yet when another begins."""
     busy = tuple(running(f"r{i}", f"p{i}", end=9 * DAY_S, project="x") for i in range(5))
     asked = tuple(booked(f"b{i}", 5 * DAY_S - 600 * i) for i in range(5))
@@ -270,7 +270,7 @@ def test_bookings_that_overlap_take_back_no_more_than_the_guarantee_of_their_pro
 
 
 @EITHER
-def test_who_would_run_into_a_booking_of_its_project_only_borrows(policy: Policy) -> None:
+def test_who_would_run_into_a_booking_of_its_project_only_borrows(policy: PlanPolicy) -> None:
     busy = tuple(running(f"r{i}", f"p{i}", end=9 * DAY_S, project="x") for i in range(2))
     alone = Snapshot(1000, (pool(2),), busy, (request("a8", length=2 * DAY_S, project="b"),), policy, quotas=OF_B)
     (taken,) = victims_of(plan(replace(alone, queue=(booked("b0", DAY_S),))).evictions)

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from planner.engine import plan
 from planner.sharing import defragment
 from planner.sharing.defragment import Proposal, fit_booking, proposals
-from planner.snapshot import Policy, Quota, Request, Running, SlackSettings, Snapshot, Window
+from planner.snapshot import PlanPolicy, Quota, Request, Running, SlackSettings, Snapshot, Window
 from tests.effort import examples
 from tests.planner.build import pool, request, running, settled, starts, stored, waiting
 from tests.planner.build import run as begun
 from tests.planner.oracle import Oracle, of_slot
 
 NOW_S, HOUR_S = 1_000_000, 3600
-POLICY = Policy(notice_s=600, least_run_s=1800, exit_s=300, entry_s=120, eviction_gain_s=600)
+POLICY = PlanPolicy(notice_s=600, least_run_s=1800, exit_s=300, entry_s=120, eviction_gain_s=600)
 NOTICE_S = POLICY.notice_s + POLICY.exit_s
 
 
@@ -173,7 +173,7 @@ def test_what_no_pool_can_hold_has_no_room_ever() -> None:
 
 # Drawn worlds, second by second.
 
-DRAWN = Policy(notice_s=2, least_run_s=1, exit_s=1, entry_s=1, eviction_gain_s=2, slack=SlackSettings(of_length=0.0))
+DRAWN = PlanPolicy(notice_s=2, least_run_s=1, exit_s=1, entry_s=1, eviction_gain_s=2, slack=SlackSettings(of_length=0.0))
 T_S = 100
 
 
@@ -236,7 +236,7 @@ def ways(snapshot: Snapshot, asks: Request, *, instead_s: int, latest_s: int) ->
                 yield way
 
 
-def frees(box: Running, policy: Policy) -> int:
+def frees(box: Running, policy: PlanPolicy) -> int:
     return max(T_S + policy.notice_s, box.started_s + policy.least_run_s) + policy.exit_s
 
 
@@ -262,13 +262,13 @@ def way_of(snapshot: Snapshot, asks: Request, moved: tuple[Running, ...], instea
     return Way(cost, gpus * (instead_s - slot.start_s), slot.start_s, tuple(sorted(ids)))
 
 
-def again(box: Running, policy: Policy) -> Request:
+def again(box: Running, policy: PlanPolicy) -> Request:
     length_s = box.end_s - frees(box, policy) + policy.entry_s + policy.exit_s
     whole = request(box.id, count=len(box.nodes), gpus=box.gpus_per_node, length=length_s, slice=box.slice, rank=0)
     return replace(whole, priority=box.priority, earliest_start_s=frees(box, policy))
 
 
-def work(box: Running, policy: Policy) -> int:
+def work(box: Running, policy: PlanPolicy) -> int:
     return len(box.nodes) * box.gpus_per_node * again(box, policy).length_s
 
 

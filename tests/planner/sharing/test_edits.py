@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from planner.engine import plan
 from planner.offers import offers
 from planner.plan import Placement
-from planner.snapshot import Policy, Pool, Request, Running, Slot, Snapshot, Within
+from planner.snapshot import PlanPolicy, Pool, Request, Running, Slot, Snapshot, Within
 from tests.effort import examples
 from tests.planner.build import EITHER, placements, pool, running, settled, waiting
 from tests.planner.draw import GUARDED, POLICIES
@@ -48,7 +48,7 @@ def changed(old: Request, change: str, now_s: int) -> Request:
 
 
 def worlds_edit(
-    seed: int, policy: Policy, change: str, *, mishaps: Set[str] = NONE, deeds: Set[str] = NONE, is_settled: bool = False
+    seed: int, policy: PlanPolicy, change: str, *, mishaps: Set[str] = NONE, deeds: Set[str] = NONE, is_settled: bool = False
 ) -> tuple[Snapshot, Snapshot] | None:
     """A drawn world before and after an edit of one of those who wait; None where nobody does."""
     world = Tenants(seed, policy, frozenset(mishaps), deeds=frozenset(deeds)) if deeds else World(seed, policy, frozenset(mishaps))
@@ -76,7 +76,7 @@ def told(placement: Placement) -> tuple[int | None, int | None]:
 
 @examples(200)
 @given(SEEDS, OF_ANY, OF_MISHAPS, OF_DEEDS, st.sampled_from(LESS + MORE))
-def test_what_an_edit_is_offered_is_what_it_gives(seed: int, policy: Policy, mishaps: set[str], deeds: set[str], change: str) -> None:
+def test_what_an_edit_is_offered_is_what_it_gives(seed: int, policy: PlanPolicy, mishaps: set[str], deeds: set[str], change: str) -> None:
     """This holds with all its pools, and in each place alone."""
     drawn = worlds_edit(seed, policy, change, mishaps=mishaps, deeds=deeds)
     if drawn is None:
@@ -100,7 +100,7 @@ def test_what_an_edit_is_offered_is_what_it_gives(seed: int, policy: Policy, mis
 
 @examples(200)
 @given(SEEDS, OF_ANY, OF_MISHAPS, OF_DEEDS, st.sampled_from(LESS + MORE))
-def test_an_edit_moves_nobody_else(seed: int, policy: Policy, mishaps: set[str], deeds: set[str], change: str) -> None:
+def test_an_edit_moves_nobody_else(seed: int, policy: PlanPolicy, mishaps: set[str], deeds: set[str], change: str) -> None:
     """Everything else that happens at the same moment does so as without it."""
     drawn = worlds_edit(seed, policy, change, mishaps=mishaps, deeds=deeds)
     if drawn is None:
@@ -117,7 +117,7 @@ def test_an_edit_moves_nobody_else(seed: int, policy: Policy, mishaps: set[str],
 
 @examples(200)
 @given(SEEDS, OF_ANY, OF_MISHAPS, st.sampled_from(LESS))
-def test_who_asks_for_less_is_promised_no_later_start(seed: int, policy: Policy, mishaps: set[str], change: str) -> None:
+def test_who_asks_for_less_is_promised_no_later_start(seed: int, policy: PlanPolicy, mishaps: set[str], change: str) -> None:
     drawn = worlds_edit(seed, policy, change, mishaps=mishaps)
     if drawn is None:
         return
@@ -134,7 +134,7 @@ def test_who_asks_for_less_is_promised_no_later_start(seed: int, policy: Policy,
 
 @examples(200)
 @given(SEEDS, st.sampled_from(GUARDED), st.sampled_from(LESS + MORE))
-def test_an_edit_is_promised_no_later_a_start_than_a_newcomer_in_its_place(seed: int, policy: Policy, change: str) -> None:
+def test_an_edit_is_promised_no_later_a_start_than_a_newcomer_in_its_place(seed: int, policy: PlanPolicy, change: str) -> None:
     """The exception is one that likes one pool better, and stands there."""
     drawn = worlds_edit(seed, policy, change, is_settled=True)
     if drawn is None or edited_in(drawn[1]).handicaps or edited_in(drawn[1]) == drawn[1].edited:
@@ -155,7 +155,7 @@ def row(*asked: Request) -> tuple[tuple[Pool, ...], tuple[Running, ...], tuple[R
 
 
 @EITHER
-def test_who_needs_fewer_nodes_starts_when_these_are_free(policy: Policy) -> None:
+def test_who_needs_fewer_nodes_starts_when_these_are_free(policy: PlanPolicy) -> None:
     """It does not start as late as it was promised for all of them."""
     old = waiting("a1", 1500, "p0", "p1")
     pools, boxes, queue = row(replace(old, node_count=1))

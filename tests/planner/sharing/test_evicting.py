@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from planner.engine import plan
 from planner.plan import Plan
-from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, SlackSettings, Snapshot
+from planner.snapshot import Node, PlanPolicy, Pool, Quota, Request, Running, SlackSettings, Snapshot
 from tests.effort import examples
 
 NOTICE_S, LEAST_RUN_S = 2, 3
-POLICY = Policy(notice_s=NOTICE_S, least_run_s=LEAST_RUN_S, eviction_gain_s=1, slack=SlackSettings(of_length=0.0))
+POLICY = PlanPolicy(notice_s=NOTICE_S, least_run_s=LEAST_RUN_S, eviction_gain_s=1, slack=SlackSettings(of_length=0.0))
 LAST_ARRIVAL_S = 20
 
 

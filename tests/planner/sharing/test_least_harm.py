@@ -14,13 +14,13 @@ from planner.causes import PlannedEviction, victims_of
 from planner.engine import plan
 from planner.offers import offers
 from planner.sharing import bookings
-from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, SlackSettings, Snapshot
+from planner.snapshot import Node, PlanPolicy, Pool, Quota, Request, Running, SlackSettings, Snapshot
 from tests.effort import examples
 from tests.planner.build import GENEROUS, request
 from tests.planner.draw import NOW_S
 from tests.planner.oracle import Oracle
 
-POLICY = Policy(notice_s=2, least_run_s=4, exit_s=1, eviction_gain_s=2, slack=SlackSettings(of_length=0.0))
+POLICY = PlanPolicy(notice_s=2, least_run_s=4, exit_s=1, eviction_gain_s=2, slack=SlackSettings(of_length=0.0))
 OWN = "wants"
 HOUR_S = 3600
 # What B holds is its own, and what A holds is borrowed.

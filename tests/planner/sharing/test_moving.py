@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from planner.causes import Cause
 from planner.engine import plan
-from planner.snapshot import Moved, Place, Policy, SlackSettings, Snapshot
+from planner.snapshot import Moved, Place, PlanPolicy, SlackSettings, Snapshot
 from tests.effort import examples
 from tests.planner.build import moves, placements, pool, request, running, settled, slots, starts, waiting
 from tests.planner.draw import snapshots
 
-TIGHT = Policy(slack=SlackSettings(of_length=0.0))
+TIGHT = PlanPolicy(slack=SlackSettings(of_length=0.0))
 
 
 def test_one_that_was_moved_up_takes_the_slot_and_the_other_is_told_who_did_it() -> None:

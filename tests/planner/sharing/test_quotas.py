@@ -16,13 +16,13 @@ from planner.offers import offers
 from planner.plan import Plan, Reason
 from planner.promises.repair import board_of
 from planner.sharing.rights import Rank, Rights
-from planner.snapshot import Node, Policy, Pool, Quota, Request, Running, Snapshot
+from planner.snapshot import Node, PlanPolicy, Pool, Quota, Request, Running, Snapshot
 from tests.effort import examples
 from tests.planner.build import EITHER, moves, placements, pool, request, running, settled, slots, starts, waiting
 from tests.planner.draw import NOW_S, POLICIES, snapshots
 
 DAY_S = 86_400
-POLICY = Policy(notice_s=600, least_run_s=1800, exit_s=60)
+POLICY = PlanPolicy(notice_s=600, least_run_s=1800, exit_s=60)
 NODES = pool(4, 10)
 HALF_EACH = (Quota("A", "shape-p", 20), Quota("B", "shape-p", 20))
 
@@ -258,7 +258,7 @@ MIXED = Pool("p", "c", "s", (Node("p0", 4), Node("p1", 8)))
 
 
 @EITHER
-def test_a_whole_node_counts_below_a_ceiling_as_what_it_has_before_it_starts_as_after(policy: Policy) -> None:
+def test_a_whole_node_counts_below_a_ceiling_as_what_it_has_before_it_starts_as_after(policy: PlanPolicy) -> None:
     """Four GPUs and eight are no more than twelve, so both start at once: the second neither later nor later than it was told."""
     snapshot = Snapshot(0, (MIXED,), (), (request("a"), request("b")), policy, quotas=(Quota("x", "s", 0, 12),))
 
@@ -266,7 +266,7 @@ def test_a_whole_node_counts_below_a_ceiling_as_what_it_has_before_it_starts_as_
 
 
 @EITHER
-def test_slots_below_a_ceiling_stand_again_in_any_order(policy: Policy) -> None:
+def test_slots_below_a_ceiling_stand_again_in_any_order(policy: PlanPolicy) -> None:
     """The one on the larger node is the first to be put back; the other needs no more than its own node has."""
     slotted = (waiting("small", 50, "p0"), waiting("large", 40, "p1"))
     snapshot = Snapshot(0, (MIXED,), (running("r", "p0", "p1", end=40, project="y"),), slotted, policy, quotas=(Quota("x", "s", 0, 12),))
@@ -275,7 +275,7 @@ def test_slots_below_a_ceiling_stand_again_in_any_order(policy: Policy) -> None:
 
 
 @EITHER
-def test_whole_nodes_are_let_in_below_a_ceiling_if_the_largest_could_be(policy: Policy) -> None:
+def test_whole_nodes_are_let_in_below_a_ceiling_if_the_largest_could_be(policy: PlanPolicy) -> None:
     """The one that asks is told so. Four of twelve are left, as many as the free node has, and it is not asked which is free."""
     snapshot = Snapshot(0, (MIXED,), (running("r", "p1", end=70),), (request("b"),), policy, quotas=(Quota("x", "s", 0, 12),))
 
@@ -286,7 +286,7 @@ def test_whole_nodes_are_let_in_below_a_ceiling_if_the_largest_could_be(policy: 
 
 
 @EITHER
-def test_who_waits_for_a_node_is_not_told_that_it_waits_for_a_ceiling_below_which_whole_nodes_leave_room(policy: Policy) -> None:
+def test_who_waits_for_a_node_is_not_told_that_it_waits_for_a_ceiling_below_which_whole_nodes_leave_room(policy: PlanPolicy) -> None:
     queue = (request("small", length=30, priority=201), request("large", length=60, priority=200), request("next", gpus=1))
     made = plan(Snapshot(0, (MIXED,), (), queue, policy, quotas=(Quota("x", "s", 0, 13),)))
 

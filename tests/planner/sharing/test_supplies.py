@@ -13,7 +13,7 @@ from planner.engine import plan
 from planner.offers import OfferFinder, offers
 from planner.plan import Plan, Reason
 from planner.sharing.supplies import ASSIGNMENTS_MOST
-from planner.snapshot import Node, Policy, Pool, Request, Snapshot, Supply, Window, Within
+from planner.snapshot import Node, PlanPolicy, Pool, Request, Snapshot, Supply, Window, Within
 from tests.effort import examples
 from tests.planner.build import EITHER, moves, placements, pool, request, running, stand, starts
 from tests.planner.draw import POLICIES
@@ -35,14 +35,14 @@ def asking(id: str, *, length: int = 100, count: int = 1, gpus: int = 0, earlies
     return replace(made, orders=("s",), handicaps=(("s", GAIN_S),))
 
 
-def busy(*queue: Request, until: int = 1000, policy: Policy | None = None, grows: Pool | None = None) -> Snapshot:
+def busy(*queue: Request, until: int = 1000, policy: PlanPolicy | None = None, grows: Pool | None = None) -> Snapshot:
     """There is one node, and it is taken until then."""
     made = Snapshot(0, (pool(1), growing() if grows is None else grows), (running("x", "p0", end=until),), queue)
     return made if policy is None else replace(made, policy=policy)
 
 
 @EITHER
-def test_whoever_gains_enough_stands_on_nodes_that_come_when_their_lead_time_is_over(policy: Policy) -> None:
+def test_whoever_gains_enough_stands_on_nodes_that_come_when_their_lead_time_is_over(policy: PlanPolicy) -> None:
     (placed,) = plan(busy(asking("a"), policy=policy)).placements
 
     assert (placed.slot, placed.promise_s, placed.starts_now) == (stand(LEAD_S, "s0", pool="s"), LEAD_S, False)
@@ -55,7 +55,7 @@ def test_it_is_drawn_on_for_the_gain_and_no_second_less(until: int, start: int) 
 
 
 @EITHER
-def test_a_booking_orders_nothing_and_starts_at_its_time_or_never(policy: Policy) -> None:
+def test_a_booking_orders_nothing_and_starts_at_its_time_or_never(policy: PlanPolicy) -> None:
     booked, far = (replace(asking(id_, count=count, earliest=500), is_fixed=True) for id_, count in (("booked", 1), ("far", 2)))
 
     (placed,) = plan(busy(booked, policy=policy)).placements
@@ -114,7 +114,7 @@ def test_what_nobody_ordered_yet_holds_nobody_who_may_not_order() -> None:
 
 
 @EITHER
-def test_nodes_that_do_not_come_move_the_slot_with_the_cause(policy: Policy) -> None:
+def test_nodes_that_do_not_come_move_the_slot_with_the_cause(policy: PlanPolicy) -> None:
     ordered = Pool("s", "cluster-p", "shape-p", (Node("s0", 8, (Window(0, 60, order="s0", is_late=True),)),), Supply("supply-s", LEAD_S))
     waits = replace(asking("a"), slot=stand(0, "s0", pool="s"), promise_s=0)
     late = busy(waits, grows=ordered, policy=replace(policy, overrun_grace_s=60))
@@ -223,7 +223,7 @@ class GrowingWorld(World):
 
 @examples(150)
 @given(st.integers(0, 10**6), st.sampled_from(POLICIES), st.sets(st.sampled_from(["cancel", "early"])))
-def test_no_promise_moves_for_an_order_and_what_gains_too_little_is_never_ordered(seed: int, policy: Policy, mishaps: set[str]) -> None:
+def test_no_promise_moves_for_an_order_and_what_gains_too_little_is_never_ordered(seed: int, policy: PlanPolicy, mishaps: set[str]) -> None:
     world = GrowingWorld(seed, policy, frozenset(mishaps))
     for _ in range(40):
         world.step()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.causes import Cause
-from planner.snapshot import Policy
+from planner.snapshot import PlanPolicy
 from tests.effort import examples
 from tests.planner.draw import ROOMY, TIGHT
 from tests.planner.tenants import DEEDS, Tenants
@@ -31,7 +31,7 @@ CAUSES = {
 @examples(120)
 @given(SEEDS, POLICIES, st.sets(st.sampled_from(sorted(DEEDS))))
 def test_a_promise_is_moved_by_a_right_or_an_administrator_and_never_by_anybody_elses_wish(
-    seed: int, policy: Policy, deeds: set[str]
+    seed: int, policy: PlanPolicy, deeds: set[str]
 ) -> None:
     """Each plan on the way is checked second by second: room, ceilings, notice, and who may evict whom."""
     world = Tenants(seed, policy, deeds=frozenset(deeds))
@@ -45,7 +45,7 @@ def test_a_promise_is_moved_by_a_right_or_an_administrator_and_never_by_anybody_
 @examples(120)
 @given(SEEDS, POLICIES, st.sets(st.sampled_from(sorted(DEEDS))), st.sets(st.sampled_from(sorted(MISHAPS - {"overrun"}))))
 def test_whatever_happens_beside_that_no_plan_breaks_a_rule_and_no_box_is_cut_again_and_again(
-    seed: int, policy: Policy, deeds: set[str], mishaps: set[str]
+    seed: int, policy: PlanPolicy, deeds: set[str], mishaps: set[str]
 ) -> None:
     world = Tenants(seed, policy, frozenset(mishaps), deeds=frozenset(deeds))
     for _ in range(40):
