@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import cache
+from typing import Final, Generic, TypeVar
 
+from django.conf import settings
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -19,6 +22,9 @@ PHONE_CSS = {
     "strip": "strip-cell",
     **{name: f"card-{name}" for name in ("first", "end", "ws", "ask", "late")},
 }
+
+
+REST_LEAST_PX: Final = 120  # of a column that takes the remaining width
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,17 @@ class Column:
         css_attribute = format_html(' class="{}"', css) if css else ""
         label = "" if self.phone else format_html(' data-label="{}"', self.heading)
         return format_html("<td{}{}>", css_attribute, label)
+
+
+def least_px(columns: Iterable[Column]) -> int:
+    """Returns the width below which a table scrolls, since columns without a width of their own would vanish."""
+    return sum(_widths_px().get(column.width, REST_LEAST_PX) for column in columns)
+
+
+@cache
+def _widths_px() -> dict[str, int]:
+    css = (settings.BASE_DIR / "static/egs.css").read_text(encoding="utf-8")
+    return {name: int(px) for name, px in re.findall(r"^\.w-([a-z-]+) \{ width: (\d+)px;", css, re.MULTILINE)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from django.template.base import FilterExpression, NodeList, Parser, Token, toke
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from core.pages.table import Column, RowGroup
+from core.pages.table import Column, RowGroup, least_px
 
 register = template.Library()
 TABLE, BODIES = "components/lists/table.html", "components/lists/table_bodies.html"
@@ -76,7 +76,8 @@ class TableNode(template.Node):
         bodies = [(group, _rows(context, group.rows, columns, given["name"])) for group in groups]
         component = BODIES if given["is_part"] else TABLE
         empty = "" if groups else self.empty.render(context)
-        with context.push(**given, columns=[column for column, _ in columns], bodies=bodies, empty=empty):
+        drawn = [column for column, _ in columns]
+        with context.push(**given, columns=drawn, least_px=least_px(drawn), bodies=bodies, empty=empty):
             return context.template.engine.get_template(component).render(context)  # type: ignore[union-attr]
 
     def _columns(self, context: template.Context) -> Iterator[tuple[Column, NodeList]]:

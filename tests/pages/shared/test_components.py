@@ -137,4 +137,6 @@ def test_a_table_describes_each_column_once_and_says_what_to_do_where_it_has_no_
     assert '<td class="num" data-label="Free"></td><td class="whole"></td></tr>' in drawn
     assert "/next/" not in drawn
     assert "Actions" not in read_only
+    # In less room than this it scrolls: Free has 72 pixels of its own, each of the others keeps 120.
+    assert ('<table class="dense" width="312"' in drawn, '<table class="dense" width="192"' in read_only) == (True, True)
     assert render(source, rows=[]) == "Join a cluster."
