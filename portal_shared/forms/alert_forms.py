@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from django import forms
@@ -37,7 +37,9 @@ class SilenceForm(forms.Form):
 
 
 class RuleForm(forms.Form):
-    """`watches` is `signal:kind`. `of` are the workspaces to choose from; without any it is a rule of the platform."""
+    """`watches` is `signal:kind`. `of` are the workspaces to choose from; without any it is a rule of the platform. `clusters` and `shapes`
+    are names.
+    """
 
     slice = forms.ChoiceField(label="Workspace")
     name = PlainTextField(label="Name", max_length=NAME_MAX_CHARS)
@@ -52,12 +54,24 @@ class RuleForm(forms.Form):
     hold_s = SpanField(label="It has to last", max_length=40, required=False, help_text="Before it fires, e.g. 2 min. Empty: not at all.")
     clear_s = SpanField(label="It has to be over for", max_length=40, required=False, help_text="Before it is resolved. Empty: not at all.")
     severity = forms.ChoiceField(label="Severity", choices=Severity.choices, initial=Severity.WARNING)
+    cluster = forms.ChoiceField(label="Cluster", required=False)
+    shape = forms.ChoiceField(label="Shape", required=False)
     tells = forms.ChoiceField(label="Whom it tells", choices=Tells.choices, initial=Tells.ADMINS)
     is_on = forms.ChoiceField(label="Switched", choices=[("on", "On"), ("", "Off")], initial="on", required=False)
     runbook = PlainTextField(label="What to do", max_length=RUNBOOK_MAX_CHARS, required=False, help_text="Told with the alert.")
 
-    def __init__(self, *args: Any, of: Sequence[tuple[str, str]], rule: AlertRule | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        of: Sequence[tuple[str, str]],
+        clusters: Iterable[str],
+        shapes: Iterable[str],
+        rule: AlertRule | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
+        for name, every, known in (("cluster", "All clusters", clusters), ("shape", "All shapes", shapes)):
+            self.fields[name].choices = [("", every), *((one, one) for one in known)]  # type: ignore[attr-defined]
         is_own = bool(of) or (rule is not None and rule.slice_id is not None)
         if of:
             self.fields["slice"].choices = of  # type: ignore[attr-defined]

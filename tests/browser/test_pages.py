@@ -47,7 +47,7 @@ ADMIN_PAGES = {
     "/admin/pods/": {**ADMIN, **ROWS, "f": "Filter"},
     "/admin/gpus/{gpu}/": ADMIN,
     "/admin/usage/": ADMIN,
-    "/admin/alerts/": ADMIN,
+    "/admin/alerts/": {**ADMIN, "f": "Filter"},
     "/admin/alerts/{alert}/": {**ADMIN, **ROWS},
     "/admin/alert-rules/": {**ADMIN, **ROWS},
     "/admin/alert-rules/new/": {**ADMIN, **FORM},
@@ -72,7 +72,7 @@ USER_PAGES = {
     "/workloads/{workload}/": {**USER, **ROWS},
     "/pods/": {**USER, **ROWS, "f": "Filter"},
     "/usage/?by=gpr": USER,
-    "/alerts/": USER,
+    "/alerts/": {**USER, "f": "Filter"},
     "/alert-rules/new/": {**USER, **FORM},
     "/notices/": {**USER, **ROWS},
     "/account/notices/": {**USER, **FORM},
@@ -123,6 +123,11 @@ CUT_OFF = """() => [
     ...[...document.querySelectorAll(".facts dt, .facts dd, .facts small")]
         .filter((each) => each.clientWidth && each.scrollWidth > each.clientWidth + 1),
 ].map((each) => each.outerHTML.slice(0, 120))"""
+LAPTOP: ViewportSize = {"width": 1024, "height": 768}
+# Headings of columns that have no room left.
+VANISHED = """() => [...document.querySelectorAll(".dense thead th")]
+    .filter((th) => th.innerText.trim() && th.offsetParent && th.clientWidth < 30)
+    .map((th) => th.innerText)"""
 CLIPPED = """() => [...document.querySelectorAll("main :is(td, th, dt, dd, .btn)")]
     .filter((cell) => cell.checkVisibility() && cell.scrollWidth > cell.clientWidth + 1 && getComputedStyle(cell).overflowX !== "visible")
     .map((cell) => cell.innerText)"""
@@ -194,6 +199,9 @@ def test_a_page_is_accessible_quiet_whole_and_lists_its_keys(
         expect(page.locator("main h1")).to_be_visible()
         expect(page.locator(".skeleton")).to_have_count(0)
         if size == DESK:
+            page.set_viewport_size(LAPTOP)
+            assert page.evaluate(VANISHED) == []
+            page.set_viewport_size(size)
             # Where earlier tests left something to list, there are rows.
             rows = ROWS if page.locator("[data-rows] tbody tr[tabindex]").count() else {}
             assert listed(page) == {**PAGES[path], **rows}

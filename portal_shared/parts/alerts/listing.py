@@ -8,13 +8,15 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from accounts.policy import Verb, may
 from core.errors import InvalidInput
 from core.pages.parts import ListFoot, Tab
 from core.words import duration, number
-from observability.alerts.models import Alert, AlertRule, AlertSilence, AlertState
+from inventory.selectors import clusters_visible_to
+from journal.models import Severity
+from observability.alerts.models import Alert, AlertRule, AlertSilence, AlertState, AlertSubject
 from observability.alerts.selectors import alerts_visible_to, silences_visible_to
 from observability.alerts.services import silence_words
 from observability.alerts.signals import SIGNALS
@@ -34,6 +36,44 @@ STATES: Final = {
 SILENCES_MAX: Final = 100
 STATE_CSS: Final = {AlertState.FIRING: "late", AlertState.RESOLVED: "good"}
 OF: Final = {"": "Platform", "workspaces": "Workspaces"}
+SEVERITIES: Final = {"": "All severities", **dict(Severity.choices)}
+FILTER_MAX_CHARS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class AlertFilters:
+    state: str
+    of: str
+    severity: str
+    cluster: str
+    q: str
+
+    @classmethod
+    def read(cls, request: PageRequest) -> AlertFilters:
+        names = ("state", "of", "severity", "cluster", "q")
+        given = {name: request.GET.get(name, "").replace("\x00", "")[:FILTER_MAX_CHARS].strip() for name in names}
+        given["state"] = given["state"] or "firing"
+        for name, known in (("state", STATES), ("of", OF), ("severity", SEVERITIES)):
+            if given[name] not in known:
+                raise InvalidInput({name: [f"There is no such choice. There are: {', '.join(filter(None, known))}."]})
+        return cls(**given)
+
+    @property
+    def in_url(self) -> dict[str, str]:
+        return {"state": self.state, "of": self.of, "severity": self.severity, "cluster": self.cluster, "q": self.q}
+
+    def clear_url(self, url: str) -> str:
+        """Empty where nothing but the tabs is chosen."""
+        return url_with(url, {"state": self.state, "of": self.of}) if self.severity or self.cluster or self.q else ""
+
+    def narrow(self, rows: QuerySet[Alert]) -> QuerySet[Alert]:
+        exact = {"state": STATES[self.state][0], "severity": self.severity, "cluster__name": self.cluster}
+        rows = rows.filter(**{name: value for name, value in exact.items() if value})
+        if not self.q:
+            return rows
+        of_it = Exists(AlertSubject.objects.filter(alert=OuterRef("pk"), name__icontains=self.q))
+        named = Q(rule__name__icontains=self.q) | Q(gpr__name__icontains=self.q) | Q(slice__name__icontains=self.q)
+        return rows.filter(named | of_it)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +86,7 @@ class AlertRow:
     state: str
     css: str
     since_at: datetime
-    until_at: datetime | None
+    lasted: str  # until it was resolved
     worst: str
     mark: WorkspaceMark | None
     box: str
@@ -69,7 +109,7 @@ class AlertRow:
             state=AlertState(alert.state).label,
             css=STATE_CSS.get(AlertState(alert.state), ""),
             since_at=alert.began_at,
-            until_at=alert.resolved_at,
+            lasted=duration((alert.resolved_at - alert.began_at).total_seconds()) if alert.resolved_at else "",
             worst=value_words(alert.rule, alert.worst),
             mark=WorkspaceMark.of(alert.slice) if alert.slice else None,
             box=alert.gpr.name if alert.gpr else "",
@@ -107,6 +147,10 @@ class AlertsPage:
     foot: ListFoot
     tabs: tuple[Tab, ...]
     of_tabs: tuple[Tab, ...]  # for administrators: whose alerts
+    filters: AlertFilters
+    severities: Mapping[str, str]
+    clusters: tuple[str, ...]  # alerts of workspaces name none
+    clear_url: str
     url: str  # of its fragment
     rules_url: str
     read_only: str
@@ -114,15 +158,12 @@ class AlertsPage:
 
     @classmethod
     def build(cls, request: PageRequest, portal: Portal) -> AlertsPage:
-        state, of = request.GET.get("state", "firing"), request.GET.get("of", "")
-        if state not in STATES or of not in OF:
-            raise InvalidInput({"state": [f"There is no such state. There are: {', '.join(STATES)}."]})
-        url, query = portal.url("alerts"), {"state": state, "of": of}
+        filters, url = AlertFilters.read(request), portal.url("alerts")
         rows = alerts_visible_to(request.user)
         if portal.is_admin:
-            rows = rows.filter(slice__isnull=not of)
+            rows = rows.filter(slice__isnull=not filters.of)
         counts = _counts(rows)
-        found = page_of(request, rows.filter(state=STATES[state][0]), ordering=ORDER)
+        found = page_of(request, filters.narrow(rows), ordering=ORDER)
         silences = Silences(found.rows, request.now)
         return cls(
             shell=portal.shell_of(request, "alerts"),
@@ -131,18 +172,22 @@ class AlertsPage:
                 for alert in found.rows
             ),
             silences=tuple(_silences(request, portal)),
-            foot=foot_of(found, url, query),
+            foot=foot_of(found, url, filters.in_url),
             tabs=tuple(
-                Tab(word, url_with(url, {"state": name, "of": of}), name == state, counts.get(value, 0))
+                Tab(word, url_with(url, filters.in_url, state=name), name == filters.state, counts.get(value, 0))
                 for name, (value, word) in STATES.items()
             ),
-            of_tabs=tuple(Tab(word, url_with(url, {"state": state, "of": name}), name == of) for name, word in OF.items())
+            of_tabs=tuple(Tab(word, url_with(url, filters.in_url, of=name), name == filters.of) for name, word in OF.items())
             if portal.is_admin
             else (),
-            url=url_with(url, {**query, "cursor": request.GET.get("cursor", ""), "part": "list"}),
+            filters=filters,
+            severities=SEVERITIES,
+            clusters=tuple(_clusters(request)) if portal.is_admin and not filters.of else (),
+            clear_url=filters.clear_url(url),
+            url=url_with(url, filters.in_url, cursor=request.GET.get("cursor", ""), part="list"),
             rules_url=portal.url("alert-rules"),
             read_only=why_not_write(request),
-            why_none=NONE[state],
+            why_none=NONE[filters.state],
         )
 
 
@@ -176,6 +221,10 @@ def may_change_row(request: PageRequest, row: Any) -> bool:
 def _counts(rows: QuerySet[Alert]) -> Mapping[str, int]:
     counted: Any = rows.select_related(None).order_by().values_list("state").annotate(n=Count("pk"))
     return dict(counted)
+
+
+def _clusters(request: PageRequest) -> QuerySet[Any, str]:
+    return clusters_visible_to(request.user).order_by("name").values_list("name", flat=True)
 
 
 def _silences(request: PageRequest, portal: Portal) -> list[SilenceRow]:

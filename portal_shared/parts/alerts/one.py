@@ -66,6 +66,7 @@ class AlertPage:
     level: str  # "": the rule's is no value, but how far it moves
     unit: str
     url: str
+    head_url: str
     list_url: str
     read_only: str
 
@@ -94,6 +95,7 @@ class AlertPage:
             level="" if alert.rule.kind == RuleKind.TREND else f"{alert.rule.level:g}",
             unit=signal.unit,
             url=url_with(url, {"cursor": request.GET.get("cursor", ""), "part": "body"}),
+            head_url=url_with(url, {"part": "head"}),
             list_url=portal.url("alerts"),
             read_only=why_not_write(request),
         )

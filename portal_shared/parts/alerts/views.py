@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django import forms
+from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import render
 
 from accounts.policy import Verb, may
 from core.pages import words
+from gpr.requests.spec import shapes_of
+from inventory.selectors import cluster_for, clusters_visible_to, shapes_known
 from observability.alerts.models import Alert, AlertRule
 from observability.alerts.selectors import alert_for, firing_count, rule_for, silence_for
 from observability.alerts.services import (
@@ -40,16 +44,16 @@ FIELDS = {"signal": "watches", "kind": "watches", "ends_at": "length"}
 
 
 def render_alerts(request: PageRequest, portal: Portal) -> HttpResponse:
-    return _render(request, AlertsPage.build(request, portal), "list", "list")
+    return _render(request, AlertsPage.build(request, portal), "list", {"list": "list"})
 
 
 def render_alert(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
-    return _render(request, AlertPage.build(request, portal, pk), "alert", "body")
+    return _render(request, AlertPage.build(request, portal, pk), "alert", {"body": "alert", "head": "alert_head"})
 
 
 def render_rules(request: PageRequest, portal: Portal) -> HttpResponse:
     may_create = portal.is_admin or bool(_own_workspaces(request))
-    return _render(request, RulesPage.build(request, portal, may_create=may_create), "rules", "list")
+    return _render(request, RulesPage.build(request, portal, may_create=may_create), "rules", {"list": "rules"})
 
 
 def render_count(request: PageRequest) -> HttpResponse:
@@ -57,9 +61,9 @@ def render_count(request: PageRequest) -> HttpResponse:
     return render(request, "components/shell/nav_count.html", {"count": NavCount.of_alerts(firing_count(request.user))})
 
 
-def _render(request: PageRequest, page: Any, what: str, part: str) -> HttpResponse:
-    name = f"components/alerts/{what}.html" if request.GET.get("part") == part else f"components/alerts/{what}_page.html"
-    return render(request, name, {"page": page, "shell": page.shell, "now": request.now})
+def _render(request: PageRequest, page: Any, what: str, parts: Mapping[str, str]) -> HttpResponse:
+    name = parts.get(request.GET.get("part", ""), f"{what}_page")
+    return render(request, f"components/alerts/{name}.html", {"page": page, "shell": page.shell, "now": request.now})
 
 
 def acknowledge(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
@@ -110,12 +114,13 @@ def end_silence(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
 
 def create_rule(request: PageRequest, portal: Portal) -> HttpResponse:
     of = [] if portal.is_admin else [(str(one.pk), one.name) for one in _own_workspaces(request)]
-    form = RuleForm(sent(request), of=of)
+    shapes = shapes_known() if portal.is_admin else {shape for one in _own_workspaces(request) for shape in shapes_of(one)}
+    form = RuleForm(sent(request), of=of, clusters=_cluster_names(request), shapes=sorted(shapes))
 
     def do(**given: Any) -> str:
         reference = given.pop("slice", "")
         slice_ = slice_for(request.user, reference, verb=Verb.REQUEST) if reference else None
-        made = rule_create(slice_=slice_, terms=RuleTerms(**given), actor=request.user, now=request.now)  # type: ignore[typeddict-item]
+        made = rule_create(slice_=slice_, terms=_terms(request, given), actor=request.user, now=request.now)
         return f"The rule {made.name} is on"
 
     whose = (
@@ -127,10 +132,11 @@ def create_rule(request: PageRequest, portal: Portal) -> HttpResponse:
 
 def change_rule(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
     rule = rule_for(request.user, pk, write=True)
-    form = RuleForm(sent(request), of=[], rule=rule, initial=_as_typed(rule))
+    shapes = {*(shapes_of(rule.slice) if rule.slice else shapes_known()), *([rule.shape] if rule.shape else [])}
+    form = RuleForm(sent(request), of=[], clusters=_cluster_names(request), shapes=sorted(shapes), rule=rule, initial=_as_typed(rule))
 
     def do(**given: Any) -> str:
-        changed = rule_change(rule=rule, terms=RuleTerms(**given), actor=request.user, now=request.now)  # type: ignore[typeddict-item]
+        changed = rule_change(rule=rule, terms=_terms(request, given), actor=request.user, now=request.now)
         return f"The rule {changed.name} is changed" if changed.is_on else f"The rule {changed.name} is off"
 
     text = "Firing alerts go on, and end by the new terms."
@@ -151,11 +157,20 @@ def delete_rule(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
 
 
 def _as_typed(rule: AlertRule) -> dict[str, Any]:
-    plain = ("name", "direction", "level", "clear_level", "severe_level", "severity", "tells", "runbook")
+    plain = ("name", "direction", "level", "clear_level", "severe_level", "severity", "shape", "tells", "runbook")
     spans = ("window_s", "hold_s", "clear_s")
     typed: dict[str, Any] = {name: getattr(rule, name) for name in plain} | {"watches": f"{rule.signal}:{rule.kind}"}
     typed |= {name: words.duration_exact(getattr(rule, name)) for name in spans if getattr(rule, name)}
-    return {**typed, "is_on": "on" if rule.is_on else ""}
+    return {**typed, "cluster": rule.cluster.name if rule.cluster else "", "is_on": "on" if rule.is_on else ""}
+
+
+def _terms(request: PageRequest, given: dict[str, Any]) -> RuleTerms:
+    cluster = given.pop("cluster")
+    return cast(RuleTerms, {**given, "cluster": cluster_for(request.user, cluster) if cluster else None})
+
+
+def _cluster_names(request: PageRequest) -> QuerySet[Any, str]:
+    return clusters_visible_to(request.user).order_by("name").values_list("name", flat=True)
 
 
 def _own_workspaces(request: PageRequest) -> list[Slice]:

@@ -44,6 +44,21 @@ def test_the_list_shows_what_fires_to_those_whom_it_concerns(world: World, owner
     assert owner.get("/admin/alerts/").status_code == 404
 
 
+def test_the_list_is_narrowed_to_a_severity_a_cluster_and_what_an_alert_is_about(world: World, admin: Client) -> None:
+    heat, dust = (rule_of(None, None, name=name, severity=severity) for name, severity in (("Heat", "error"), ("Dust", "warning")))
+    alert_of(None, None, rule=heat, cluster=world.cluster, subjects=20, resolved_at=None)
+    alert_of(None, None, rule=dust)
+
+    def names(query: str) -> list[str]:
+        page = text(admin.get(f"/admin/alerts/?{query}"))
+        return [name for name in ("Heat", "Dust") if f">{name}</a>" in page]
+
+    found = {query: names(query) for query in ("", "severity=error", f"cluster={world.cluster.name}", "q=GPU+19", "q=dust", "q=none")}
+    assert list(found.values()) == [["Heat", "Dust"], ["Heat"], ["Heat"], ["Heat"], ["Dust"], []]
+    assert "No alerts match" in text(admin.get("/admin/alerts/?q=none"))
+    assert admin.get("/admin/alerts/?severity=odd").status_code == 400
+
+
 def test_a_list_without_alerts_says_so_in_each_state(world: World, owner: Client) -> None:
     for state, says in (("firing", "Nothing is wrong now"), ("resolved", "No alert was resolved"), ("pending", "about to fire")):
         assert says in text(owner.get(f"/alerts/?state={state}"))
@@ -86,6 +101,8 @@ def test_an_alert_is_acknowledged_with_a_note_and_leaves_the_count(world: World,
     assert (alert.state, alert.note) == (AlertState.ACKNOWLEDGED, "I look at it.")
     assert "0 alerts fire" in text(owner.get("/alerts/count/"))
     assert "I look at it." in text(owner.get("/alerts/?state=acknowledged"))
+    head = text(owner.get(f"/alerts/{alert.pk}/?part=head"))  # which refetches itself, so the button goes
+    assert ("/acknowledge/" in head, "/silence/" in head) == (False, True)
 
 
 def test_a_viewer_sees_and_decides_nothing(world: World) -> None:
@@ -121,8 +138,12 @@ def test_a_member_makes_changes_and_deletes_a_rule_of_his_workspace(world: World
     assert "/alert-rules/new/" in text(owner.get("/alert-rules/"))
     wrong = {**RULE, "slice": str(world.slice.pk), "clear_level": "80"}
     assert "Must be at most the level." in text(owner.post("/alert-rules/new/", wrong), 422)
-    owner.post("/alert-rules/new/", {**wrong, "clear_level": "65", "hold_s": "2 min"})
+    scope = {"cluster": "aurora", "shape": "H100-80GB"}
+    assert "Select a valid choice" in text(owner.post("/alert-rules/new/", {**wrong, "cluster": "elsewhere"}), 422)
+    owner.post("/alert-rules/new/", {**wrong, **scope, "clear_level": "65", "hold_s": "2 min"})
     rule = AlertRule.objects.get(name="Warm")
+    assert (rule.cluster.name if rule.cluster else "", rule.shape) == ("aurora", "H100-80GB")
+    assert ">H100-80GB</option>" in text(owner.get(f"/alert-rules/{rule.pk}/")).replace(" selected", "")
     assert (rule.slice, rule.owner, rule.tells, rule.hold_s, rule.clear_level) == (world.slice, world.people.owner, "box", 120, 65)
     assert "Temperature is 70 °C or more for 2 min" in text(owner.get("/alert-rules/?of=own"))
 
