@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from accounts.models import User
 
 
 @dataclass(frozen=True, slots=True)
 class AccountChange:
-    """`user`: the person whose rights or logins changed; his open pages look again."""
+    """`user`: the person whose rights or logins changed; his open pages look again. `before`, `after`: values that changed."""
 
     kind: str
     message: str
     actor: User | None
     at: datetime
     user: User | None = None
+    before: Mapping[str, Any] = field(default_factory=dict)
+    after: Mapping[str, Any] = field(default_factory=dict)
 
 
 _listeners: list[Callable[[AccountChange], None]] = []

@@ -23,6 +23,7 @@ from core.rest.sealed import SealedId
 from core.rest.views import ApiViewSet
 from core.streaming import StreamedText
 from journal.models import Event
+from journal.notices.audience import tenancy
 from journal.selectors import audit_trail
 
 EXPORT_ROWS = 500  # read at once
@@ -30,6 +31,8 @@ EXPORT_ROWS = 500  # read at once
 
 class AuditFilter(filters.FilterSet):
     actor = filters.CharFilter(method="by_actor", label="Id or name.")
+    slice = filters.CharFilter(method="by_slice", label="Id or name.")
+    gpr = filters.UUIDFilter("gpr_id", label="Id.")
     kind = filters.CharFilter(lookup_expr="startswith", label="Beginning of the kind, e.g. `gpr.`.")
     text = filters.CharFilter("message", lookup_expr="icontains", label="Part of the message.")
     request = filters.CharFilter("request_id", label="The X-Request-Id of an answer.")
@@ -40,6 +43,9 @@ class AuditFilter(filters.FilterSet):
 
     def by_actor(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
         return rows.filter(is_object(value, path="actor"))
+
+    def by_slice(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
+        return rows.filter(slice_id__in=tenancy().slices_seen_by(self.request.user).filter(is_object(value)).values("pk"))
 
 
 class AuditSerializer(ModelOutputSerializer[Event]):

@@ -11,13 +11,15 @@ from accounts.audit import AccountChange
 from accounts.models import User
 from core.request_origin import request_origin
 from core.written_sql import rows_insert
+from journal.changes import difference
 from journal.hints import INVENTORY, hint, slice_topic, user_topic
 from journal.models import Event, Outbox, Severity
 from journal.notices.kinds import rule_of
 
 
 def record_account_change(change: AccountChange) -> None:
-    event_record(kind=change.kind, message=change.message, at=change.at, actor=change.actor)
+    data = difference(change.before, change.after) if change.after else {}
+    event_record(kind=change.kind, message=change.message, at=change.at, actor=change.actor, data=data)
     if change.user is not None:
         hint(user_topic(change.user.pk))
 

@@ -12,6 +12,7 @@ from core.errors import Conflict, InvalidInput, NameTaken, NotAllowed
 from core.words import utc
 from inventory.models import Cluster, Reservation, ReservationState
 from inventory.services.clusters import desired_set_changed
+from journal.changes import difference, values_of
 from journal.hints import TICK, hint, user_topic
 from journal.services import event_record
 from slices.kubeconfigs.services import kubeconfigs_revoke
@@ -50,7 +51,8 @@ def project_set_league(*, project: Project, in_league: bool, actor: User, now: d
         raise NotAllowed(f"Only administrators of project {project.name} may do this.")
     if Project.objects.filter(pk=project.pk).exclude(in_league=in_league).update(in_league=in_league):
         text = f"The workspaces of project {project.name} are {'in' if in_league else 'left out of'} the efficiency league now."
-        event_record(kind="project.league_changed", message=text, at=now, actor=actor)
+        data = difference({"in_league": not in_league}, {"in_league": in_league})
+        event_record(kind="project.league_changed", message=text, at=now, actor=actor, data=data)
     project.in_league = in_league
 
 
@@ -119,18 +121,20 @@ def project_set_end(*, project: Project, ends_at: datetime | None, actor: User, 
         return
     _refuse_past(ends_at, now)
     with_it = Q(ends_at=found.ends_at) | (Q(ends_at=None) | Q(ends_at__gt=ends_at) if ends_at is not None else Q(ends_at=None))
+    data = difference({"ends_at": found.ends_at}, {"ends_at": ends_at})
     found.ends_at = project.ends_at = ends_at
     found.save(update_fields=["ends_at"])
-    event_record(kind="project.end_changed", message=f"Project {found.name} {_until(ends_at)} now.", at=now, actor=actor)
+    event_record(kind="project.end_changed", message=f"Project {found.name} {_until(ends_at)} now.", at=now, actor=actor, data=data)
     for slice_ in found.slices.select_for_update(no_key=True).filter(with_it, life=Life.OPEN).exclude(ends_at=ends_at).order_by("pk"):
         _slice_end(slice_, ends_at, actor, now)
 
 
 def _slice_end(slice_: Slice, ends_at: datetime | None, actor: User, now: datetime) -> None:
+    data = difference({"ends_at": slice_.ends_at}, {"ends_at": ends_at})
     slice_.ends_at, slice_.warned_days = ends_at, None
     slice_.save(update_fields=["ends_at", "warned_days"])
     text = f"Workspace {slice_.name} {_until(ends_at)} now."
-    event_record(kind="slice.end_changed", message=text, at=now, actor=actor, slice_id=slice_.pk)
+    event_record(kind="slice.end_changed", message=text, at=now, actor=actor, slice_id=slice_.pk, data=data)
 
 
 def _refuse_past(ends_at: datetime | None, now: datetime) -> None:
@@ -151,6 +155,7 @@ def slice_set_home(*, slice_: Slice, home: Cluster | None, actor: User, now: dat
         raise InvalidInput({"home": [f"Workspace {slice_.name} may not use cluster {home.name}. Give it the cluster first."]})
     if slice_.home == home:
         return
+    data = difference({"home": slice_.home and slice_.home.name}, {"home": home and home.name})
     slice_.home = home
     slice_.save(update_fields=["home"])
     event_record(
@@ -159,6 +164,7 @@ def slice_set_home(*, slice_: Slice, home: Cluster | None, actor: User, now: dat
         at=now,
         actor=actor,
         slice_id=slice_.pk,
+        data=data,
     )
     hint(TICK)
 
@@ -176,13 +182,14 @@ def slice_set_clusters(*, slice_: Slice, clusters: Iterable[Cluster], actor: Use
     slice_.refresh_from_db(fields=["home"])
     if slice_.home not in wanted:
         slice_set_home(slice_=slice_, home=None, actor=actor, now=now)
-    names = ", ".join(sorted(cluster.name for cluster in wanted)) or "none"
+    old, new = (sorted(cluster.name for cluster in clusters) for clusters in (had, wanted))
     event_record(
         kind="slice.clusters_changed",
-        message=f"Workspace {slice_.name} may use these clusters now: {names}.",
+        message=f"Workspace {slice_.name} may use these clusters now: {', '.join(new) or 'none'}.",
         at=now,
         actor=actor,
         slice_id=slice_.pk,
+        data=difference({"clusters": old}, {"clusters": new}),
     )
     hint(TICK)
 
@@ -211,7 +218,7 @@ def member_put(*, slice_: Slice, user: User, role: Role, is_by_group: bool, acto
         at=now,
         actor=actor,
         slice_id=slice_.pk,
-        data={"user": user.name},
+        data={"user": user.name, **difference(values_of(had, terms) if had is not None else {}, terms)},
     )
     # The agent adapts his kubeconfigs to the new role.
     desired_set_changed(Kubeconfig.objects.filter(slice=slice_, user=user, state__in=LIVE_STATES).values_list("cluster", flat=True))

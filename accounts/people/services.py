@@ -154,8 +154,11 @@ def _role_by_groups(user: User) -> PlatformRole:
 
 
 def _role_to(user: User, role: PlatformRole, *, actor: User | None, now: datetime) -> None:
-    if User.objects.filter(pk=user.pk).exclude(role=role).update(role=role):
-        report(AccountChange("user.role_changed", f"{user.name} has the role {role.label.lower()} now.", actor, now, user=user))
+    old = User.objects.values_list("role", flat=True).get(pk=user.pk)
+    if old != role:
+        User.objects.filter(pk=user.pk).update(role=role)
+        text = f"{user.name} has the role {role.label.lower()} now."
+        report(AccountChange("user.role_changed", text, actor, now, user=user, before={"role": old}, after={"role": role}))
     user.role = role
 
 

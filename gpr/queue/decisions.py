@@ -14,6 +14,7 @@ from gpr.models import EndReason, Gpr, GprState
 from gpr.requests.editing import automatic_place, gpr_update, replan_changed, spec_of
 from gpr.requests.ending import exit_begin
 from gpr.requests.spec import approval_reasons, refuse_over_budget
+from journal.changes import difference
 from journal.hints import TICK, hint
 from journal.services import event_record
 from slices.models import PRIORITY_MAX, PRIORITY_MIN
@@ -57,6 +58,7 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
         actor=actor,
         old=str(old),
         new=str(priority),
+        data=difference({"priority": old}, {"priority": priority}),
         gpr_id=gpr.pk,
         slice_id=gpr.slice_id,
     )

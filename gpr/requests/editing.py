@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -25,6 +25,8 @@ from gpr.requests.planning import gpr_of_spec, promise_make, promise_tighten, pr
 from gpr.requests.selectors import names_visible_to
 from gpr.requests.services import may_submit
 from gpr.requests.spec import PLAIN_FIELDS, GprSpec, approval_reasons, refuse_over_budget, request_summary, spec_check
+from inventory.models import Cluster
+from journal.changes import difference, values_of
 from journal.hints import TICK, hint
 from journal.services import event_record
 from planner.causes import Cause
@@ -85,7 +87,7 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         actor=actor,
         gpr_id=gpr.pk,
         slice_id=gpr.slice_id,
-        data={"changed": sorted(changes.keys() & set(PLAIN_FIELDS))},
+        data=difference(_terms(was.gpr, was.clusters), _terms(spec, spec.clusters)),
     )
     if is_replanned or bool(reasons) == (gpr.state == GprState.QUEUED):
         replan_changed(gpr, reasons=reasons, actor=actor, was=was, now=now)
@@ -202,6 +204,10 @@ def _edited_candidate(spec: GprSpec, edited: Gpr, loaded: Loaded, now: datetime)
         return Candidate(request, anew, None if request == was else (was, replace(loaded.snapshot, edited=was)))
     refuse_impossible(request, loaded)
     return Candidate(request, anew)
+
+
+def _terms(of: Gpr | GprSpec, clusters: Iterable[Cluster]) -> dict[str, Any]:
+    return {**values_of(of, PLAIN_FIELDS), "clusters": sorted(cluster.name for cluster in clusters)}
 
 
 def _changed(gpr: Gpr, spec: GprSpec) -> Iterator[str]:

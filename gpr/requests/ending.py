@@ -28,6 +28,7 @@ from gpr.requests.extensions import maintenance_before, refuse_harmful_extension
 from gpr.requests.planning import promises_drop
 from inventory.models import ReservationState, ReservedGpu
 from inventory.services.reservations import BoxWindow, reservations_set_windows, reservations_want_absent
+from journal.changes import difference
 from journal.hints import TICK, hint
 from journal.models import Severity
 from journal.services import event_record
@@ -164,6 +165,7 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
         actor=actor,
         gpr_id=gpr.pk,
         slice_id=gpr.slice_id,
+        data=difference({"ends_at": gpr.ends_at}, {"ends_at": ends_at}),
     )
     gpr.refresh_from_db()
     hint(TICK)

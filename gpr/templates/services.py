@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, TypedDict
 
@@ -18,6 +19,7 @@ from gpr.requests.spec import GprSpec, shapes_anywhere, spec_check, value_faults
 from gpr.templates.fields import FIELDS, terms
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
+from journal.changes import difference, values_of
 from journal.hints import TEMPLATES, hint
 from journal.services import event_record
 from protocol.tenancy.workloads import WorkloadKind
@@ -59,14 +61,14 @@ def template_create(*, slice_: Slice | None, change: TemplateChange, actor: User
 def template_change(*, template: GprTemplate, change: TemplateChange, actor: User, now: datetime) -> GprTemplate:
     """Raises as `template_create`, or NotFound."""
     found = _locked(template)
-    old_name, old = found.name, _values(found)
-    was_default = found.is_default
+    before, was_default = _values(found), found.is_default
     _apply(found, change, now)
-    if _values(found) == old:
+    if _values(found) == before:
         return found
     _store(found, actor, now, was_default=was_default)
-    renamed = f", and is named {found.name} now" if found.name != old_name else ""
-    _record(found, "changed", f"was changed{renamed}: {terms(found)}{_default_text(found)}.", actor, now, name=old_name)
+    renamed = f", and is named {found.name} now" if found.name != before["name"] else ""
+    changed = difference(before, _values(found))
+    _record(found, "changed", f"was changed{renamed}: {terms(found)}{_default_text(found)}.", actor, now, changed, name=before["name"])
     return found
 
 
@@ -175,7 +177,8 @@ def _replace_default(template: GprTemplate, actor: User, now: datetime) -> None:
     others = GprTemplate.objects.select_related("slice").filter(slice=template.slice, cluster=template.cluster, is_default=True)
     for other in others.exclude(pk=template.pk):
         GprTemplate.objects.filter(pk=other.pk).update(is_default=False)
-        _record(other, "changed", f"is no default any more: {template.name} takes its place.", actor, now)
+        changed = difference({"is_default": True}, {"is_default": False})
+        _record(other, "changed", f"is no default any more: {template.name} takes its place.", actor, now, changed)
 
 
 def _notify_agents(template: GprTemplate, *, was_default: bool) -> None:
@@ -183,8 +186,8 @@ def _notify_agents(template: GprTemplate, *, was_default: bool) -> None:
         desired_set_changed(template.slice.namespaces.values_list("cluster", flat=True))
 
 
-def _values(template: GprTemplate) -> tuple[Any, ...]:
-    return template.name, template.cluster_id, template.asked, template.job, template.auto, template.is_default
+def _values(template: GprTemplate) -> dict[str, Any]:
+    return {**values_of(template, ("name", "asked", "job", "auto", "is_default")), "cluster": template.cluster and template.cluster.name}
 
 
 def _default_text(template: GprTemplate) -> str:
@@ -193,7 +196,9 @@ def _default_text(template: GprTemplate) -> str:
     return f"{default}; for pods that wait" if template.auto else default
 
 
-def _record(template: GprTemplate, what: str, message: str, actor: User, now: datetime, *, name: str = "") -> None:
+def _record(
+    template: GprTemplate, what: str, message: str, actor: User, now: datetime, changed: Mapping[str, Any] | None = None, *, name: str = ""
+) -> None:
     whose = "" if template.slice else " of the platform"
     if template.slice is None:
         hint(TEMPLATES)
@@ -203,5 +208,5 @@ def _record(template: GprTemplate, what: str, message: str, actor: User, now: da
         at=now,
         actor=actor,
         slice_id=template.slice_id,
-        data={"template": str(template.pk), "asked": template.asked, "job": template.job},
+        data={"template": str(template.pk), "asked": template.asked, "job": template.job, **(changed or {})},
     )

@@ -18,6 +18,7 @@ from gpr.models import ShapePrice, UsageDay, UsageProgress
 from gpr.usage.holds import held_since, holds_load
 from inventory.models import Reservation
 from inventory.selectors import shapes_known
+from journal.changes import difference
 from journal.services import event_record
 
 DAY: Final = timedelta(days=1)
@@ -120,8 +121,10 @@ def price_set(*, shape: str, price: Decimal, from_day: date, actor: User, now: d
     if not 0 <= price <= PRICE_MOST:
         raise InvalidInput({"gpu_hour_price": [f"Must be from 0 to {PRICE_MOST:,}."]})
     given: dict[str, Any] = {"gpu_hour_price": price, "set_at": now, "set_by": actor}
+    had = ShapePrice.objects.filter(shape=shape, from_day__lte=from_day).order_by("-from_day").first()
     row, _ = ShapePrice.objects.update_or_create(shape=shape, from_day=from_day, defaults=given)
-    _price_record("price.set", row, f"A GPU-hour of {shape} costs {price:f} from {from_day} on.", actor, now)
+    changed = difference({"gpu_hour_price": had and had.gpu_hour_price}, {"gpu_hour_price": price})
+    _price_record("price.set", row, f"A GPU-hour of {shape} costs {price:f} from {from_day} on.", actor, now, changed)
     return row
 
 
@@ -133,6 +136,6 @@ def price_delete(*, price: ShapePrice, actor: User, now: datetime) -> None:
     _price_record("price.deleted", price, f"The price of {price.shape} from {price.from_day} on was deleted.", actor, now)
 
 
-def _price_record(kind: str, price: ShapePrice, message: str, actor: User, now: datetime) -> None:
-    data = {"shape": price.shape, "from_day": str(price.from_day), "gpu_hour_price": str(price.gpu_hour_price)}
+def _price_record(kind: str, price: ShapePrice, message: str, actor: User, now: datetime, changed: Mapping[str, Any] | None = None) -> None:
+    data = {**(changed or {}), "shape": price.shape, "from_day": str(price.from_day), "gpu_hour_price": str(price.gpu_hour_price)}
     event_record(kind=kind, message=message, at=now, actor=actor, data=data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypedDict
 from uuid import UUID
@@ -16,6 +16,7 @@ from core.errors import Conflict, InvalidInput, NotFound
 from core.written_sql import IdParam, WrittenQuery
 from inventory.models import CheckPolicy, Node
 from inventory.services.clusters import desired_set_changed
+from journal.changes import difference, values_of
 from journal.services import event_record
 from protocol.nodes import checks
 from protocol.nodes.check_limits import IMAGES, LIMITS, amount
@@ -55,7 +56,7 @@ def check_policy_create(*, policy: CheckPolicy, actor: User, now: datetime) -> C
 def check_policy_change(*, policy: CheckPolicy, change: CheckPolicyChange, actor: User, now: datetime, why: str = "") -> CheckPolicy:
     """Applies to later checks. Raises InvalidInput, NotFound."""
     found = _locked(policy)
-    old = terms(found)
+    old, before = terms(found), values_of(found, change)
     for name, value in change.items():
         setattr(found, name, value)
     if terms(found) == old:
@@ -63,7 +64,8 @@ def check_policy_change(*, policy: CheckPolicy, change: CheckPolicyChange, actor
     _check(found)
     found.save()
     because = f" Reason: {why}" if why else ""
-    _record_event(found, "changed", f"Checks of {found.name} were changed: {terms(found)}; before: {old}.{because}", actor, now)
+    text = f"Checks of {found.name} were changed: {terms(found)}; before: {old}.{because}"
+    _record_event(found, "changed", text, actor, now, difference(before, change))
     return found
 
 
@@ -164,6 +166,7 @@ def _step_faults(steps: list[str]) -> list[str]:
     return [f"{', '.join(unknown)[:200]} cannot be left out; these can: {', '.join(OPTIONAL)}."] if unknown else []
 
 
-def _record_event(policy: CheckPolicy, verb: str, text: str, actor: User, now: datetime) -> None:
-    event_record(kind=f"check_policy.{verb}", message=text, at=now, actor=actor, cluster_id=policy.cluster_id, data={"shape": policy.shape})
+def _record_event(policy: CheckPolicy, verb: str, text: str, actor: User, now: datetime, changed: Mapping[str, Any] | None = None) -> None:
+    data = {"shape": policy.shape, **(changed or {})}
+    event_record(kind=f"check_policy.{verb}", message=text, at=now, actor=actor, cluster_id=policy.cluster_id, data=data)
     desired_set_changed([policy.cluster_id])

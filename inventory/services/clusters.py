@@ -12,6 +12,7 @@ from accounts.models import User
 from accounts.tokens.minting import TokenKind, token_mint
 from core.errors import Conflict, InvalidInput, NameTaken
 from inventory.models import DRAIN_MAX_S, AgentCredential, AgentSession, Cluster, JoinToken
+from journal.changes import difference, values_of
 from journal.hints import TICK, cluster_topic, hint
 from journal.services import event_record
 
@@ -41,11 +42,14 @@ def cluster_set_enabled(*, cluster: Cluster, is_enabled: bool, actor: User, now:
 @transaction.atomic
 def cluster_set_api_url(*, cluster: Cluster, api_url: str, actor: User, now: datetime) -> None:
     """Changes the address in later kubeconfigs, since the agent may know only an address inside the cluster."""
-    if not Cluster.objects.filter(pk=cluster.pk).exclude(api_url=api_url).update(api_url=api_url):
+    row = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    if row.api_url == api_url:
         return
+    Cluster.objects.filter(pk=cluster.pk).update(api_url=api_url)
+    data = difference({"api_url": row.api_url}, {"api_url": api_url})
     where = f"at {api_url}" if api_url else "where its agent does"
     message = f"Users reach the API server of cluster {cluster.name} {where}."
-    event_record(kind="cluster.api_url_changed", message=message, at=now, actor=actor, cluster_id=cluster.pk)
+    event_record(kind="cluster.api_url_changed", message=message, at=now, actor=actor, cluster_id=cluster.pk, data=data)
 
 
 @transaction.atomic
@@ -54,7 +58,8 @@ def cluster_set_repairs(*, cluster: Cluster, repairs_drift: bool, actor: User, n
         return
     does = "repairs changes to EGS's objects there" if repairs_drift else "only reports changes to EGS's objects there"
     message = f"The agent of cluster {cluster.name} {does}."
-    event_record(kind="cluster.repairs_changed", message=message, at=now, actor=actor, cluster_id=cluster.pk)
+    data = difference({"repairs_drift": not repairs_drift}, {"repairs_drift": repairs_drift})
+    event_record(kind="cluster.repairs_changed", message=message, at=now, actor=actor, cluster_id=cluster.pk, data=data)
     desired_set_changed([cluster.pk])
 
 
@@ -76,7 +81,8 @@ def cluster_set_drain(*, cluster: Cluster, grace_s: int | None, force_after_s: i
         f"Pods in cluster {cluster.name} get {force_after_s} s to stop after the end of their box; "
         f"a disruption budget holds them {grace_s} s at most."
     )
-    event_record(kind="cluster.drain_changed", message=message, at=now, actor=actor, cluster_id=cluster.pk)
+    data = difference(values_of(row, drain), drain)
+    event_record(kind="cluster.drain_changed", message=message, at=now, actor=actor, cluster_id=cluster.pk, data=data)
     desired_set_changed([cluster.pk])
 
 

@@ -6,7 +6,7 @@ Must not live here: which nodes are ordered for which request (the planner's), g
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypedDict
@@ -31,6 +31,7 @@ from inventory.models import (
     SupplyOrder,
     SupplyOrderState,
 )
+from journal.changes import difference, values_of
 from journal.guard import set_aside_on_error
 from journal.hints import TICK, hint
 from journal.models import Severity
@@ -99,7 +100,7 @@ def supply_create(*, supply: Supply, actor: User, now: datetime) -> Supply:
 def supply_change(*, supply: Supply, change: SupplyChange, actor: User, now: datetime, why: str = "") -> Supply:
     """Applies to later orders. Raises InvalidInput, NameTaken."""
     found = Supply.objects.select_for_update().select_related("cluster").get(pk=supply.pk)
-    old = (found.name, terms(found))
+    old, before = (found.name, terms(found)), values_of(found, change)
     for name, value in change.items():
         setattr(found, name, value)
     if (found.name, terms(found)) == old:
@@ -108,7 +109,7 @@ def supply_change(*, supply: Supply, change: SupplyChange, actor: User, now: dat
     _save(found, is_new=False)
     because = f" Reason: {why}" if why else ""
     text = f"Supply {found.name} of cluster {found.cluster.name} was changed: {terms(found)}; before it was {old[1]}.{because}"
-    _record_supply_event(found, "changed", text, actor, now)
+    _record_supply_event(found, "changed", text, actor, now, difference(before, change))
     return found
 
 
@@ -251,8 +252,11 @@ def _save(supply: Supply, *, is_new: bool) -> None:
         raise NameTaken(f"{taken} Choose another name.") from None
 
 
-def _record_supply_event(supply: Supply, verb: str, text: str, actor: User, now: datetime) -> None:
-    event_record(kind=f"supply.{verb}", message=text, at=now, actor=actor, cluster_id=supply.cluster_id, data={"supply": str(supply.pk)})
+def _record_supply_event(
+    supply: Supply, verb: str, text: str, actor: User, now: datetime, changed: Mapping[str, Any] | None = None
+) -> None:
+    data = {"supply": str(supply.pk), **(changed or {})}
+    event_record(kind=f"supply.{verb}", message=text, at=now, actor=actor, cluster_id=supply.cluster_id, data=data)
     hint(TICK)
 
 

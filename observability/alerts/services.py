@@ -4,6 +4,7 @@ other.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, TypedDict
 
@@ -16,6 +17,7 @@ from core.words import utc
 from gpr.requests.spec import shapes_of
 from inventory.models import Cluster, Node
 from inventory.selectors import shapes_known
+from journal.changes import difference, values_of
 from journal.hints import ALERTS, hint, slice_topic
 from journal.services import event_record
 from observability.alerts.evaluation import LOCK
@@ -86,6 +88,7 @@ def rule_change(*, rule: AlertRule, terms: RuleTerms, actor: User, now: datetime
     changed = {name: value for name, value in terms.items() if getattr(found, name) != value}
     if not changed:
         return found
+    before = values_of(found, changed)
     for name, value in changed.items():
         setattr(found, name, value)
     if found.code and {"signal", "kind"} & changed.keys():
@@ -95,7 +98,8 @@ def rule_change(*, rule: AlertRule, terms: RuleTerms, actor: User, now: datetime
         _check_shape(found)
     found.save(update_fields=[*changed])
     state = "" if found.is_on else " It is off."
-    _record_rule(found, "changed", f"The alert rule {found.name} was changed: {condition_words(found)}.{state}", actor, now)
+    text = f"The alert rule {found.name} was changed: {condition_words(found)}.{state}"
+    _record_rule(found, "changed", text, actor, now, difference(before, changed))
     return found
 
 
@@ -230,14 +234,14 @@ def _check_shape(rule: AlertRule) -> None:
         raise InvalidInput({"shape": [f"There is no such shape here. There are: {', '.join(known) or 'none yet'}."]})
 
 
-def _record_rule(rule: AlertRule, what: str, message: str, actor: User, now: datetime) -> None:
+def _record_rule(rule: AlertRule, what: str, message: str, actor: User, now: datetime, changed: Mapping[str, Any] | None = None) -> None:
     event_record(
         kind=f"alert_rule.{what}",
         message=message,
         at=now,
         actor=actor,
         slice_id=rule.slice_id,
-        data={"rule": str(rule.pk), "code": rule.code},
+        data={"rule": str(rule.pk), "code": rule.code, **(changed or {})},
     )
     _hint(rule.slice)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict
 from uuid import UUID
 
 from django.db import transaction
@@ -17,6 +17,7 @@ from core.outbound import ca_fault, url_fault
 from core.vault import SecretLost, encrypt, rotate
 from core.words import plural
 from inventory.models import Cluster, Gpu
+from journal.changes import difference, values_of
 from journal.services import event_record
 from observability.cluster_settings import clusters_shown, setting_for, settings_of
 from observability.prometheus.expressions import MATCHERS, NamedGpu
@@ -25,6 +26,9 @@ from observability.prometheus.queries import Unanswered, forget_answers, series_
 
 SECRET_MAX_CHARS: Final = 4000
 TESTED_MAX: Final = 64  # GPUs
+
+
+TOLD: Final = ("url", "auth", "username", "matchers", "beyond_s")  # of a change
 
 
 class PrometheusChange(TypedDict, total=False):
@@ -58,23 +62,24 @@ def prometheus_change(*, cluster: Cluster, change: PrometheusChange, actor: User
     """Raises InvalidInput."""
     Cluster.objects.select_for_update().get(pk=cluster.pk)
     source = PrometheusSource.objects.filter(cluster=cluster).first() or PrometheusSource(cluster=cluster)
-    before = source.url
+    before = values_of(source, TOLD)
     for name, value in change.items():
         if name != "secret":
             setattr(source, name, value)
     if not source.url:
         PrometheusSource.objects.filter(cluster=cluster).delete()
-        _record(cluster, f"Prometheus of {cluster.name} is no longer used.", actor, now, is_news=bool(before))
+        if before["url"]:
+            _record(cluster, f"Prometheus of {cluster.name} is no longer used.", actor, now, before, {"url": ""})
         return
     secret = change.get("secret", "")
     # A secret is for the address that it was given for.
-    source.sealed = encrypt(secret) if secret else (source.sealed if source.url == before else "")
+    source.sealed = encrypt(secret) if secret else (source.sealed if source.url == before["url"] else "")
     if source.auth == Auth.NONE:
         source.sealed = source.username = ""
     _check(source, secret)
     source.save()
     message = f"Long courses of GPUs in {cluster.name} come from Prometheus at {source.url}. Its key: {source.get_auth_display().lower()}."
-    _record(cluster, message, actor, now)
+    _record(cluster, message, actor, now, before, values_of(source, TOLD))
 
 
 def prometheus_test(source: PrometheusSource, *, now: datetime) -> tuple[bool, str]:
@@ -132,7 +137,7 @@ def _check(source: PrometheusSource, secret: str) -> None:
         raise InvalidInput(faults)
 
 
-def _record(cluster: Cluster, message: str, actor: User, now: datetime, *, is_news: bool = True) -> None:
-    if is_news:
-        event_record(kind="prometheus.changed", message=message, at=now, actor=actor, cluster_id=cluster.pk)
+def _record(cluster: Cluster, message: str, actor: User, now: datetime, before: dict[str, Any], after: dict[str, Any]) -> None:
+    data = difference(before, after)
+    event_record(kind="prometheus.changed", message=message, at=now, actor=actor, cluster_id=cluster.pk, data=data)
     transaction.on_commit(forget_answers)

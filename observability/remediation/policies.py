@@ -14,6 +14,7 @@ from accounts.models import User
 from accounts.policy import Kind
 from core.errors import InvalidInput
 from inventory.models import Cluster
+from journal.changes import difference, values_of
 from journal.services import event_record
 from observability.cluster_settings import clusters_shown, setting_for, settings_of
 from observability.remediation.faults import LIMIT_NAMES, XID_ACTIONS
@@ -63,14 +64,15 @@ def remediation_policy_change(*, cluster: Cluster, change: RemediationTerms, act
     _check(change)
     Cluster.objects.select_for_update().get(pk=cluster.pk)
     policy = RemediationPolicy.objects.filter(cluster=cluster).first() or RemediationPolicy(cluster=cluster)
-    old = terms(policy)
+    old, before = terms(policy), values_of(policy, change)
     for name, value in change.items():
         setattr(policy, name, value)
     if terms(policy) == old:
         return policy
     policy.save()
     message = f"Remediation in {cluster.name} was changed: {terms(policy)}; before: {old}."
-    event_record(kind="remediation_policy.changed", message=message, at=now, actor=actor, cluster_id=cluster.pk)
+    data = difference(before, change)
+    event_record(kind="remediation_policy.changed", message=message, at=now, actor=actor, cluster_id=cluster.pk, data=data)
     return policy
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypedDict
 
@@ -11,6 +12,7 @@ from accounts.models import User
 from core.errors import Conflict, InvalidInput, NotFound
 from core.words import number, utc
 from inventory.selectors import shapes_known
+from journal.changes import difference, values_of
 from journal.hints import hint, slice_topic
 from journal.services import event_record
 from slices.models import AtLimit, Budget, Period, Project, Slice
@@ -48,7 +50,7 @@ def budget_create(
 def budget_change(*, budget: Budget, change: BudgetChange, actor: User, now: datetime, why: str = "") -> Budget:
     """A smaller budget ends nothing. Its warnings are told anew. Raises InvalidInput, NotFound."""
     found = _locked(budget)
-    old = terms(found)
+    old, before = terms(found), values_of(found, change)
     for name, value in change.items():
         setattr(found, name, value)
     if terms(found) == old:
@@ -56,7 +58,8 @@ def budget_change(*, budget: Budget, change: BudgetChange, actor: User, now: dat
     _check(found)
     found.warned_at = found.spent_at = None
     found.save(update_fields=[*change, "warned_at", "spent_at"])
-    _record(found, "changed", f"{_title(found)} was changed: {terms(found)}; before it was {old}.", why, actor, now)
+    text = f"{_title(found)} was changed: {terms(found)}; before it was {old}."
+    _record(found, "changed", text, why, actor, now, difference(before, change))
     return found
 
 
@@ -104,8 +107,10 @@ def _locked(budget: Budget) -> Budget:
     return Budget.objects.select_related("project", "slice__project").get(pk=budget.pk)
 
 
-def _record(budget: Budget, what: str, message: str, why: str, actor: User | None, now: datetime) -> None:
-    data: dict[str, Any] = {"project": budget.tenant.name, "shape": budget.shape, "gpu_hours": budget.gpu_hours, "why": why}
+def _record(
+    budget: Budget, what: str, message: str, why: str, actor: User | None, now: datetime, changed: Mapping[str, Any] | None = None
+) -> None:
+    data = {"project": budget.tenant.name, "shape": budget.shape, "gpu_hours": budget.gpu_hours, "why": why, **(changed or {})}
     if budget.slice is not None:
         data["slice"] = budget.slice.name
     event_record(kind=f"budget.{what}", message=f"{message} {why}".strip(), at=now, actor=actor, slice_id=budget.slice_id, data=data)

@@ -19,6 +19,7 @@ from core.locks import transaction_lock
 from core.words import duration_exact
 from inventory.selectors import shapes_known
 from inventory.services.clusters import desired_set_changed
+from journal.changes import difference
 from journal.hints import TICK, hint, slice_topic
 from journal.services import event_record
 from slices.models import PLATFORM_POLICY, Life, Namespace, Policy, PolicyVersion, Project, Slice
@@ -73,7 +74,7 @@ def policy_change(
         at=now,
         actor=actor,
         slice_id=policy.slice_id,
-        data={"of": policy.of, "version": made.pk, **_difference(before, after)},
+        data={"of": policy.of, "version": made.pk, **difference(before, after)},
     )
     return policy
 
@@ -149,8 +150,3 @@ def _contradiction(where: str, terms: Mapping[str, Any]) -> str:
     if asks_s <= longest_s:
         return ""
     return f"In {where} approval would begin at {duration_exact(asks_s)}, beyond the longest duration, {duration_exact(longest_s)}."
-
-
-def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    names = changed_names(before, after)
-    return {"before": {name: before.get(name) for name in names}, "after": {name: after.get(name) for name in names}}

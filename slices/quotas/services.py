@@ -6,7 +6,7 @@ that exist. Sums are checked under a lock that starts take, too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypedDict
 from uuid import UUID
@@ -18,6 +18,7 @@ from accounts.models import User
 from core.errors import Conflict, InvalidInput, NotFound
 from core.words import are, number, plural
 from inventory.selectors import gpus_of_shape, shapes_known
+from journal.changes import difference, values_of
 from journal.hints import TICK, hint, slice_topic
 from journal.services import event_record
 from slices.models import Project, Quota, Slice, TenantOwned
@@ -51,14 +52,15 @@ def quota_create(*, owner: Project | Slice, shape: str, change: QuotaChange, act
 def quota_change(*, quota: Quota, change: QuotaChange, actor: User, now: datetime, why: str = "") -> Quota:
     """A lower limit ends nothing that runs. Raises InvalidInput, NotFound."""
     found = _locked(quota)
-    had_gpus, old = found.guaranteed_gpus, terms(found)
+    had_gpus, old, before = found.guaranteed_gpus, terms(found), values_of(found, change)
     for name, value in change.items():
         setattr(found, name, value)
     if terms(found) == old:
         return found
     _check(found, had_gpus=had_gpus)
     found.save(update_fields=list(change))
-    _record(found, "changed", f"{_title(found)} was changed: {terms(found)}; before it was {old}.", why, actor, now)
+    text = f"{_title(found)} was changed: {terms(found)}; before it was {old}."
+    _record(found, "changed", text, why, actor, now, difference(before, change))
     return found
 
 
@@ -170,7 +172,9 @@ def _title(quota: Quota) -> str:
     return f"The quota of {quota.shape} for {whose(quota)}"
 
 
-def _record(quota: Quota, what: str, message: str, why: str, actor: User | None, now: datetime) -> None:
+def _record(
+    quota: Quota, what: str, message: str, why: str, actor: User | None, now: datetime, changed: Mapping[str, Any] | None = None
+) -> None:
     data: dict[str, Any] = {"project": quota.tenant.name, "shape": quota.shape}
     if quota.slice is not None:
         data["slice"] = quota.slice.name
@@ -180,7 +184,7 @@ def _record(quota: Quota, what: str, message: str, why: str, actor: User | None,
         at=now,
         actor=actor,
         slice_id=quota.slice_id,
-        data={**data, "guaranteed_gpus": quota.guaranteed_gpus, "most_gpus": quota.most_gpus, "why": why},
+        data={**data, "guaranteed_gpus": quota.guaranteed_gpus, "most_gpus": quota.most_gpus, "why": why, **(changed or {})},
     )
     for slice_id in quota.tenant.slices.values_list("pk", flat=True):
         hint(slice_topic(slice_id))

@@ -19,6 +19,7 @@ from accounts.tokens.services import NewToken, TokenTerms, token_create
 from core.errors import Conflict, InvalidInput, NotAllowed
 from core.names import name_fault
 from inventory.models import Cluster
+from journal.changes import difference
 from journal.models import Severity
 from journal.services import event_record
 from slices.models import Role, ServiceAccount, Slice
@@ -69,7 +70,8 @@ def service_account_change(
     (user_enable if is_active else user_disable)(user=account.user, actor=actor, now=now)
     account.user.is_active = is_active
     text = f"Service account {account.user.name} of workspace {account.slice.name} is {'enabled' if is_active else 'disabled'}."
-    event_record(kind="slice.service_account_changed", message=text, at=now, actor=actor, slice_id=account.slice_id)
+    data = difference({"is_active": not is_active}, {"is_active": is_active})
+    event_record(kind="slice.service_account_changed", message=text, at=now, actor=actor, slice_id=account.slice_id, data=data)
 
 
 @transaction.atomic

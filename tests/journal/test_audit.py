@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +14,13 @@ import pytest
 from django.test import Client
 
 from accounts.models import Scope
+from core.clock import db_now
 from tests import factories
 from tests.api.conftest import Caller
 from tests.pages.user_world import client_of
 
 ROOT = Path(__file__).resolve().parents[2]
-APPS = ("accounts", "slices", "inventory", "gpr", "journal")
+APPS = ("accounts", "slices", "inventory", "gpr", "journal", "observability", "manifests")
 RECORDERS = {"event_record", "events_record", "report", "fault_report"}
 
 
@@ -87,6 +89,27 @@ def test_an_export_has_every_record_as_a_line_of_json_oldest_first(root: Caller)
     assert answer.headers["Content-Type"] == "application/x-ndjson"
 
 
+def test_the_page_shows_values_before_and_after_and_finds_by_workspace_day_and_request(root: Caller) -> None:
+    owner, cluster = factories.user("owner"), factories.cluster("aurora")
+    vision, speech = (factories.make_slice(cluster, name=name, owner=owner) for name in ("vision", "speech"))
+    answers = [root.post(f"slices/{each.pk}/members/", {"user": "owner", "role": "viewer"}) for each in (vision, speech)]
+    root.post(f"slices/{vision.pk}/members/", {"user": "root", "role": "owner"})
+    answer = root.post(f"slices/{vision.pk}/members/", {"user": "owner", "role": "editor"})
+    assert [each.status_code for each in answers] == [409, 409]
+    page = client_of(factories.user("boss", is_admin=True), Scope.READ, Scope.ADMIN)
+
+    def shown(query: str) -> str:
+        return page.get(f"/admin/audit/?{query}").content.decode()
+
+    today = f"{db_now():%Y-%m-%d}"
+    assert "role: owner → editor" in shown(f"slice=vision&kind=slice.member&since={today}")
+    assert "No records" in shown("slice=speech&kind=slice.member")
+    assert "No records" in shown(f"slice=vision&until={today}")
+    assert "owner is editor" in shown(f"request={answer.headers['X-Request-Id']}")
+    assert "Must be a day" in shown("since=tomorrow")
+    assert [row["kind"] for row in root.get("audit/?slice=vision&kind=slice.member").json()["results"]] == ["slice.member_set"] * 2
+
+
 def test_every_service_that_acts_for_a_person_records_an_event() -> None:
     """It finds the services itself: public functions with a parameter `actor` that write to the database, by themselves or below."""
     calls, services = _calls_and_services()
@@ -96,6 +119,53 @@ def test_every_service_that_acts_for_a_person_records_an_event() -> None:
     assert silent == set()
     assert len(services) > 60  # it finds them
     assert not {"user_disable", "member_set", "gpr_cancel"} - services
+
+
+# The words of Events of changes, and one that only tells an agent's report.
+CHANGE = re.compile(r"(?:^|[a-z_]+\.|[a-z]+_)(?:changed|edited|extended|set)\Z")
+NOT_BY_FIELDS = {"namespace_changed"}
+
+
+def test_every_event_of_a_change_tells_what_changed() -> None:
+    """It finds them itself: functions that name such an Event in a call."""
+    told: set[tuple[str, ...]] = set()
+    silent: set[tuple[str, ...]] = set()
+    for function in _functions():
+        calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+        named = {text for call in calls for text in _texts(call) if CHANGE.search(text)} - NOT_BY_FIELDS
+        if named:
+            (told if _tells(calls) else silent).add((function.name, *sorted(named)))
+
+    assert silent == set()
+    assert len(told) > 15  # it finds them
+
+
+def _texts(call: ast.Call) -> set[str]:
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    is_recorder = "record" in _name(call.func) or _name(call.func) == "AccountChange"
+    return {each.value for each in given if is_recorder and isinstance(each, ast.Constant) and isinstance(each.value, str)}
+
+
+def _tells(calls: list[ast.Call]) -> bool:
+    is_reported = any(_name(call.func) == "AccountChange" and "before" in {key.arg for key in call.keywords} for call in calls)
+    return is_reported or any(_name(call.func) == "difference" for call in calls)
+
+
+def test_a_change_tells_values_before_and_after_and_no_secret(root: Caller, settings: Any) -> None:
+    settings.EMAIL_HOST = "mail.example"
+    cluster = root.post("clusters/", {"name": "aurora"}).json()
+    root.post("users/", {"name": "ada"})
+    root.patch("users/ada/", {"role": "auditor"})
+    assert newest(root, "?kind=user.role_changed")["data"] == {"before": {"role": "member"}, "after": {"role": "auditor"}}
+
+    root.patch(f"clusters/{cluster['id']}/", {"api_url": "https://api.example"})
+    assert newest(root, "?kind=cluster.api_url_changed")["data"] == {"before": {"api_url": ""}, "after": {"api_url": "https://api.example"}}
+
+    made = root.post("channels/", {"name": "ops", "kind": "slack_bot", "target": "#ops", "secret": "xoxb-canary-1"}).json()
+    root.patch(f"channels/{made['id']}/", {"digest": "daily", "secret": "xoxb-canary-2", "target": "#canary-3"})
+    told = newest(root, "?kind=channel.changed")["data"]
+    assert (told["before"], told["after"]) == ({"digest": "none"}, {"digest": "daily"})
+    assert "canary" not in root.get("audit/").content.decode()
 
 
 WRITES = {"save", "create", "update", "delete", "bulk_create", "bulk_update", "update_or_create", "get_or_create"}

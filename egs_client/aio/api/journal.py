@@ -20,10 +20,12 @@ class Audit(AsyncResource):
         *,
         actor: str | UnsetType = UNSET,
         address: str | UnsetType = UNSET,
+        gpr: str | UnsetType = UNSET,
         kind: str | UnsetType = UNSET,
         page_size: int | UnsetType = UNSET,
         request: str | UnsetType = UNSET,
         since: datetime | str | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
         text: str | UnsetType = UNSET,
         token: str | UnsetType = UNSET,
         until: datetime | str | UnsetType = UNSET,
@@ -31,9 +33,11 @@ class Audit(AsyncResource):
         """Sorted by id (descending).
 
         actor: Id or name.
+        gpr: Id.
         kind: Beginning of the kind, e.g. `gpr.`.
         page_size: Rows a page.
         request: The X-Request-Id of an answer.
+        slice: Id or name.
         text: Part of the message.
         token: The public key id of a token.
         """
@@ -43,10 +47,12 @@ class Audit(AsyncResource):
             params={
                 "actor": actor,
                 "address": address,
+                "gpr": gpr,
                 "kind": kind,
                 "page_size": page_size,
                 "request": request,
                 "since": since,
+                "slice": slice,
                 "text": text,
                 "token": token,
                 "until": until,

@@ -18,6 +18,7 @@ from core.names import mail_fault, text_fault
 from core.outbound import url_fault
 from core.vault import encrypt, rotate_rows
 from core.words import duration, utc
+from journal.changes import difference, values_of
 from journal.hints import hint, user_topic
 from journal.models import Channel, ChannelKind, Delivery, DeliveryState, Digest, Event
 from journal.notices.channels.codes import code_is_right
@@ -94,7 +95,7 @@ def channel_change(*, channel: Channel, changes: dict[str, Any], actor: User, no
     Raises InvalidInput or NameTaken, and Conflict for a new mail address soon after another.
     """
     found = Channel.objects.select_for_update(of=("self",)).get(pk=channel.pk)
-    had_target = found.target
+    had_target, before = found.target, _told_terms(found)
     secret, target = str(changes.get("secret", "")), str(changes.get("target", found.target))
     kept = found.sealed and not secret
     terms = ChannelTerms(
@@ -114,7 +115,7 @@ def channel_change(*, channel: Channel, changes: dict[str, Any], actor: User, no
     is_moved = found.target != had_target
     found.confirmed_at = None if is_moved else found.confirmed_at
     _save(found)
-    _record(found, "changed", f"{_told(found)} was changed.", actor, now)
+    _record(found, "changed", f"{_told(found)} was changed.", actor, now, difference(before, _told_terms(found)))
     if is_moved:
         _ask_for_code(found, actor, now)
     return found
@@ -261,7 +262,13 @@ def _told(channel: Channel) -> str:
     return f"Channel {channel.name} ({ChannelKind(channel.kind).label})"
 
 
-def _record(channel: Channel, what: str, text: str, actor: User | None, now: datetime) -> None:
-    event_record(kind=f"channel.{what}", message=text, at=now, actor=actor, slice_id=channel.slice_id, data={"channel": str(channel.pk)})
+def _told_terms(channel: Channel) -> dict[str, Any]:
+    """Without its target, which only its owners may read."""
+    return values_of(channel, ("name", "notice_kinds", "digest", "is_on"))
+
+
+def _record(channel: Channel, what: str, text: str, actor: User | None, now: datetime, changed: dict[str, Any] | None = None) -> None:
+    data = {"channel": str(channel.pk), **(changed or {})}
+    event_record(kind=f"channel.{what}", message=text, at=now, actor=actor, slice_id=channel.slice_id, data=data)
     if channel.user_id:
         hint(user_topic(channel.user_id))

@@ -13,6 +13,7 @@ from accounts.models import User
 from accounts.permissions import refuse_bound
 from core.errors import InvalidInput
 from core.rest.references import by_reference
+from journal.changes import difference, values_of
 from journal.hints import hint, user_topic
 from journal.models import NoticeSettings
 from journal.notices.audience import tenancy
@@ -20,6 +21,7 @@ from journal.notices.kinds import kinds_in_order
 from journal.notices.settings.wishes import settings_of
 from journal.services import event_record
 
+TERMS: Final = ("unwanted_kinds", "muted_slices", "zone", "quiet_from", "quiet_until")
 MUTED_MAX: Final = 500
 
 
@@ -36,6 +38,7 @@ def notice_settings_change(*, user: User, changes: dict[str, Any], now: datetime
     refuse_bound(user)
     NoticeSettings.objects.get_or_create(user=user)
     found = NoticeSettings.objects.select_for_update().get(user=user)
+    before = values_of(found, TERMS)
     if "unwanted_kinds" in changes:
         found.unwanted_kinds = kinds_in_order(changes["unwanted_kinds"])
     if "muted_slices" in changes:
@@ -46,7 +49,8 @@ def notice_settings_change(*, user: User, changes: dict[str, Any], now: datetime
         missing = "quiet_from" if found.quiet_from is None else "quiet_until"
         raise InvalidInput({missing: ["Quiet hours need a begin and an end."]})
     found.save()
-    event_record(kind="user.notices_changed", message=f"{user.name} changed which notices they get.", at=now, actor=user)
+    text, data = f"{user.name} changed which notices they get.", difference(before, values_of(found, TERMS))
+    event_record(kind="user.notices_changed", message=text, at=now, actor=user, data=data)
     hint(user_topic(user.pk))
     return found
 

@@ -17,7 +17,17 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.strategies import booleans
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import content_type_conformance, ignored_auth, response_schema_conformance, status_code_conformance
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    ensure_resource_availability,
+    ignored_auth,
+    missing_required_header,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+    use_after_free,
+)
 
 from core.clock import db_now
 from gpr.bookings.services import SeriesTerms, series_create
@@ -37,7 +47,8 @@ from tests.effort import DAY, IS_SOAK
 from tests.observability.alerts.rows import alert_of
 from tests.observability.workloads.saying import pods_of, tell
 
-CHECKS = [ignored_auth, not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+CHECKS = [ignored_auth, not_a_server_error, unsupported_method, missing_required_header, use_after_free, ensure_resource_availability]
+CHECKS += [status_code_conformance, content_type_conformance, response_headers_conformance, response_schema_conformance]
 QUIET = settings(
     max_examples=int(os.environ.get("EGS_TEST_EXAMPLES", "20" if IS_SOAK else "2")),
     deadline=None,

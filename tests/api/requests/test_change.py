@@ -166,7 +166,7 @@ def test_the_change_is_recorded_with_who_did_it(admin: Caller, gpr: Gpr) -> None
     admin.patch(f"gprs/{gpr.pk}/", {"name": "new"})
 
     event = Event.objects.get(kind="gpr.edited")
-    assert (event.actor.name if event.actor else None, event.data) == ("admin", {"changed": ["name"]})
+    assert (event.actor.name if event.actor else None, event.data) == ("admin", {"before": {"name": "old"}, "after": {"name": "new"}})
 
 
 def test_a_start_time_that_has_passed_since_does_not_stand_in_the_way(owner: Caller, gpr: Gpr) -> None:
