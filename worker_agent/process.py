@@ -41,6 +41,7 @@ REQUESTS_REST = 4.0  # the pause is at least this many times the CPU time of the
 WORKLOADS_S = 1.0  # between looks at jobs without news
 LOG_CALLS_MAX, LOG_TIMEOUT_S = 8, 5.0  # of one pod in one look
 FIRST_READINGS_S = 2.0
+LEAST_READINGS_PAUSE_S = 5.0  # however long the exporters take
 EXIT_OK, EXIT_SUPERSEDED = 0, 3
 
 
@@ -262,12 +263,13 @@ class Process:
         transport, lane = self._connect(), self._telemetry_lane
         pause_s = FIRST_READINGS_S
         while not self._is_stopping.wait(pause_s):
-            pause_s = lane.every_s
+            began_mono = self._clock.mono()
             with self._guard("telemetry"):
                 with self._lock:
                     nodes, ahead_s = self._core.nodes, self._core.hub_now_s - self._clock.wall()
                 lane.put(self._telemetry.read(nodes, lambda ahead_s=ahead_s: self._clock.wall() + ahead_s))  # type: ignore[misc]
                 self._send(transport, lane)
+            pause_s = max(lane.every_s - (self._clock.mono() - began_mono), LEAST_READINGS_PAUSE_S)
 
     def _report_pods(self) -> None:
         transport, lane = self._connect(), self._pods_lane
