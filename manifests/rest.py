@@ -68,7 +68,7 @@ class Rest:
         call = {
             **self._meta,
             "REQUEST_METHOD": method,
-            "PATH_INFO": full,
+            "PATH_INFO": full.encode().decode("iso-8859-1"),  # as WSGI has it
             "QUERY_STRING": urlencode(query or {}),
             "CONTENT_TYPE": "application/json",
             "CONTENT_LENGTH": str(len(raw)),

@@ -13,7 +13,7 @@ from core.rest.references import id_of, one_by_id
 from core.written_sql import IdParam, TextParam, WrittenQuery
 from inventory.models import Cluster
 from protocol.cluster_names import ACCOUNTS, account_of
-from slices.models import Budget, Kubeconfig, Membership, Project, ProjectAdmin, Quota, Role, Slice
+from slices.models import Budget, Kubeconfig, Life, Membership, Project, ProjectAdmin, Quota, Role, Slice
 
 # By project; the project's own quota comes before those of its workspaces. Needs the annotations of quotas_visible_to.
 QUOTA_ORDER = ("tenant_name", "workspace_name", "shape", "id")
@@ -56,7 +56,7 @@ def projects_visible_to(actor: User) -> QuerySet[Project]:
 
 
 def own_memberships(actor: User) -> list[Membership]:
-    """Those in workspaces to which the actor's credential is bound, by name of workspace."""
+    """Those in open workspaces to which the actor's credential is bound, by name of workspace."""
     return [row for row in _MEMBERSHIPS(actor=actor.pk) if not actor.bound_to or str(row.slice_id) in actor.bound_to]
 
 
@@ -88,7 +88,7 @@ _BY_ID, _OWN_BY_ID = WrittenQuery(_ALL), WrittenQuery(_OWN)
 _BY_NAME, _OWN_BY_NAME = (WrittenQuery(rows.filter(name=TextParam("name"))) for rows in (_ALL, _OWN))
 
 _MEMBERSHIPS: Final = WrittenQuery(
-    Membership.objects.filter(user=IdParam("actor"))
+    Membership.objects.filter(user=IdParam("actor"), slice__life=Life.OPEN)
     .select_related("slice__project")
     .only("role", "slice__name", "slice__project__name")
     .order_by("slice__name")

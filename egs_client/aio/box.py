@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
 from egs_client.aio.client import AsyncClient
-from egs_client.errors import EgsError, NotSetUp
+from egs_client.errors import EgsError, NotSetUp, Problem
 from egs_client.gprs import name_now, workspace_meant
 from egs_client.models.gpr import GprDetail, Offers
 
@@ -25,6 +26,7 @@ class AsyncBox:
         self._client, self._is_own = client, client is None
         self._fields, self._wait_s, self._on_offer = fields, wait_s, on_offer
         self._gpr: GprDetail | None = None
+        self._key, self._is_asked_for = str(uuid.uuid4()), False
         self.offers: Offers | None = None
 
     @property
@@ -70,16 +72,30 @@ class AsyncBox:
         self.offers = await self.client.gprs.estimate(**self._fields)
         if self._on_offer is not None:
             self._on_offer(self.offers)
-        self._gpr = await self.client.gprs.create(**self._fields)
-        self._gpr = await self.client.wait(self._gpr.id, for_s=self._wait_s)
+        try:
+            await self._file()
+        except Problem:  # refused
+            self._is_asked_for = False
+            raise
+        self._gpr = await self.client.wait(self.gpr.id, for_s=self._wait_s)
+
+    async def _file(self) -> None:
+        """Files it, or finds it where an earlier call with its key has filed it."""
+        self._is_asked_for = True
+        self._gpr = await self.client.gprs.create(**self._fields, idempotency_key=self._key)
 
     async def _close(self) -> None:
         """An error of ours must not hide the one that ended the block."""
         try:
+            if self._is_asked_for and self._gpr is None:  # the answer never came
+                await self._file()
             if self._gpr is not None:
                 self._gpr = await self.client.end(self._gpr.id)
-        except EgsError as error:
-            log.error("The GPR %s could not be given back, so it runs until its end: %s", self.gpr.id, error)
+        except BaseException as error:
+            name = self._fields["name"]
+            log.error("%s was perhaps not given back and would run until its end: %s", name, str(error) or type(error).__name__)
+            if not isinstance(error, EgsError):
+                raise
         finally:
             if self._is_own and self._client is not None:
                 await self._client.aclose()

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from egs_client.aio.api import AsyncApi
-from egs_client.errors import Ended, ServerFault, Unreachable, WaitedTooLong, WrongState
+from egs_client.errors import AnswerLost, Ended, ServerFault, StaleVersion, Unreachable, WaitedTooLong, WrongState
 from egs_client.gprs import ACTIVE, ENDED, OVER, WAITING, sentence_of
 from egs_client.models.gpr import Event, GprDetail
 
@@ -96,7 +96,7 @@ async def gpr_end(client: AsyncApi, id: str) -> GprDetail:
                 await client.gprs.delete(id, if_match="*")  # whatever it is by now
             else:
                 return await client.gprs.release(id)
-        except WrongState:
+        except (WrongState, StaleVersion, AnswerLost):
             pass  # it started, or ended, between our reading and asking
         gpr = await client.gprs.get(id)
     return gpr

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from egs_client import __version__
-from egs_client.cli import early
 from egs_client.cli.exits import INTERRUPTED, PIPE_CLOSED, code_of, help_text, tell
 from egs_client.cli.lazy import LazyGroup
 from egs_client.cli.session import chosen
@@ -83,7 +82,6 @@ class Tree(LazyGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            early.over()
             return super().invoke(ctx)
         except EgsError as error:
             tell(error)

@@ -29,7 +29,10 @@ Folder = Annotated[str | None, typer.Option("--kustomize", "-k", help="A folder 
 
 
 def texts_of(files: Iterable[str] | None, folder: str | None = None) -> dict[str, str]:
-    """By name. Raises Refused."""
+    """By name. Raises Refused, or Exit after it told a mistake."""
+    from egs_client.manifests.faults import Fault
+    from egs_client.manifests.text import NO_TEXT
+
     texts: dict[str, str] = {}
     for name, raw in _raw([*(files or ()), *(_resources(Path(folder)) if folder else ())]):
         if sum(map(len, texts.values())) + len(raw) > MOST_BYTES:
@@ -38,6 +41,8 @@ def texts_of(files: Iterable[str] | None, folder: str | None = None) -> dict[str
             texts[name] = raw.decode()
         except UnicodeDecodeError as error:
             raise Refused(f"{name} is not UTF-8: {error.reason} at byte {error.start}.") from None
+        if (at := texts[name].find("\0")) >= 0:
+            fail([Fault(name, texts[name].count("\n", 0, at) + 1, "", "malformed_yaml", NO_TEXT)])
     if not texts:
         raise Refused("Name manifests: -f FILE, -f FOLDER, -f - or -k FOLDER.")
     return texts

@@ -116,6 +116,8 @@ def hours_s(hours: float) -> int:
     """Raises Refused, also for `nan` and `inf`, which are numbers to Python."""
     if not (math.isfinite(hours) and round(hours * HOUR_S) > 0):
         raise Refused(f"--hours {hours:g} is no time. Write a number above 0, as 0.5 or 3.")
+    if hours * HOUR_S > SPAN_MAX_S:
+        raise Refused(f"--hours {hours:g} is too long.")
     return round(hours * HOUR_S)
 
 

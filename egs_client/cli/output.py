@@ -14,6 +14,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import typer
 
 from egs_client.cli.exits import Refused
+from egs_client.cli.words import without_spans
 
 T = TypeVar("T")
 KINDS = ("table", "wide", "json", "yaml", "name", "jsonpath=TEMPLATE")
@@ -103,12 +104,12 @@ def show_one(value: Any, lines: Sequence[tuple[str, str]], *, output: str, kind:
 def show_watching(
     read: Callable[[], Sequence[T]], columns: Sequence[Column[T]], *, output: str, kind: str, key: Callable[[T], str]
 ) -> None:
-    """The list, then each row again when its text changes; for ever."""
+    """The list, then each row again when its text changes in more than a span of time; for ever."""
     shown: dict[str, tuple[str, ...]] = {}
     columns = [column for column in columns if output == "wide" or not column.is_wide]
     while True:
         rows = read()
-        texts = {key(row): tuple(column.text(row) for column in columns) for row in rows}
+        texts = {key(row): tuple(without_spans(column.text(row)) for column in columns) for row in rows}
         news = [row for row in rows if shown.get(key(row)) != texts[key(row)]]
         if output in {"table", "wide"} and news:
             _print_table(news, columns, is_wide=True, has_titles=not shown)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from egs_client.cli.exits import say
 from egs_client.cli.session import is_interactive
-from egs_client.cli.words import by, here, when, without_spans
+from egs_client.cli.words import by, counted, here, when, without_spans
 from egs_client.errors import Ended, WaitedTooLong
 from egs_client.gprs import ACTIVE, ENDED, PENDING_APPROVAL, PROVISIONING, QUEUED
 
@@ -61,7 +61,7 @@ def steps_of(gpr: GprDetail, client: Client) -> Iterator[str]:
     for step in client.gprs.steps.list(gpr.id, page_size=500).all(limit=500):
         if step.stage == "entry":
             by_node.setdefault(step.node, []).append(f"{step.step} {'passed' if step.outcome == 'OK' else step.outcome.lower()}")
-    yield from (f"{node}: {len(steps)} steps, last {steps[-1]}" for node, steps in sorted(by_node.items()))
+    yield from (f"{node}: {counted(len(steps), 'step')}, last {steps[-1]}" for node, steps in sorted(by_node.items()))
 
 
 @contextmanager

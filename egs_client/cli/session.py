@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from egs_client.cli import early
 from egs_client.cli.exits import Refused, say
 from egs_client.errors import NotFound, NotSetUp
 
@@ -38,6 +39,7 @@ def client(*, timeout_s: float | None = None) -> Client:
     from egs_client.sync.client import Client
     from egs_client.sync.transport import TIMEOUT_S
 
+    early.over()
     made = Client(profile=chosen.profile, patience_s=PATIENCE_S, timeout_s=timeout_s or TIMEOUT_S)
     told: list[str] = []
 

@@ -67,5 +67,10 @@ def without_spans(text: str) -> str:
     return SPANS.sub("…", text)
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 step`, `2 steps`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def yes(is_true: bool) -> str:
     return "yes" if is_true else "no"

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from egs_client.errors import Ended, ServerFault, Unreachable, WaitedTooLong, WrongState
+from egs_client.errors import AnswerLost, Ended, ServerFault, StaleVersion, Unreachable, WaitedTooLong, WrongState
 from egs_client.gprs import ACTIVE, ENDED, OVER, WAITING, sentence_of
 from egs_client.models.gpr import Event, GprDetail
 from egs_client.sync.api import Api
@@ -94,7 +94,7 @@ def gpr_end(client: Api, id: str) -> GprDetail:
                 client.gprs.delete(id, if_match="*")  # whatever it is by now
             else:
                 return client.gprs.release(id)
-        except WrongState:
+        except (WrongState, StaleVersion, AnswerLost):
             pass  # it started, or ended, between our reading and asking
         gpr = client.gprs.get(id)
     return gpr

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from egs.api import path_not_found
 from egs_client import errors
 from egs_client.aio.client import AsyncClient
 from egs_client.sync.client import Client
+from egs_client.sync.watch import gpr_end
 from tests.e2e.processes import free_port
 
 Answer = tuple[int, dict[str, str], Any]
@@ -115,6 +117,19 @@ def test_a_change_whose_answer_was_lost_is_not_told_as_another_s(server: Server,
 
     with pytest.raises(errors.AnswerLost, match="perhaps by this very change"):
         client.projects.update("perception", ends_at=None)
+
+
+@pytest.mark.parametrize("error", [errors.WrongState, errors.StaleVersion])
+def test_a_request_that_starts_while_it_is_being_canceled_is_released(error: type[errors.Problem]) -> None:
+    """The server's answer when its own reading of the request is overtaken, which no test can order there."""
+    states, ended = iter(["QUEUED", "PROVISIONING"]), SimpleNamespace(state="EXITING")
+
+    def delete(id: str, *, if_match: str) -> None:
+        raise error(status=409, code="", title="", detail="")
+
+    gprs = SimpleNamespace(get=lambda id: SimpleNamespace(state=next(states)), delete=delete, release=lambda id: ended)
+
+    assert gpr_end(SimpleNamespace(gprs=gprs), "1") is ended  # type: ignore[arg-type]
 
 
 def test_it_waits_as_long_as_retry_after_says(server: Server, client: Client) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from egs_client.cli import early
 from egs_client.cli.exits import Refused, say
 from egs_client.cli.output import Output, show_one
 from egs_client.cli.session import chosen, client, is_interactive
@@ -46,6 +47,7 @@ def login(
     """
     from egs_client.sync.client import Client
 
+    early.over()
     if device and with_token:
         raise Refused("Give --device or --with-token, not both.")
     profiles = profiles_load()

@@ -14,6 +14,7 @@ from egs_client.cli.exits import DIFFERENT, REFUSED, Refused, say
 from egs_client.cli.manifest_files import Files, Folder, documents_of, fail, secrets_for, tell, texts_of
 from egs_client.cli.output import Column, Output, show_list, show_one
 from egs_client.cli.session import agreed, client, settled
+from egs_client.cli.words import counted
 from egs_client.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 LONG_S = 300.0
 GONE = ("deleted", "archived")
+PLATFORM = "platform"  # whose policy has neither a name nor an owner
 SIGNS = {"created": "+", "changed": "~", "deleted": "-", "archived": "-"}
 
 
@@ -138,7 +140,7 @@ def get(
         Column("OF", lambda each: _place(each.data)),
     ]
     if output == "name":
-        print("\n".join(f"{each.data['kind'].lower()}/{_name(each.data)}" for each in documents))
+        print("\n".join(f"{each.data['kind'].lower()}/{_name(each.data) or _place(each.data) or PLATFORM}" for each in documents))
     else:
         show_list(documents, columns, output=output, kind=kind, none=f"There are no {kind}, or you may not see them.")
 
@@ -166,16 +168,12 @@ def lint(files: Annotated[list[str], typer.Argument(help="Files and folders, or 
         faults += wrong
     _, wrong = documents_check(documents)
     fail(told_first([*faults, *wrong]))
-    counted = f"{_counted(len(documents), 'manifest')} in {_counted(len(texts), 'file')}"
-    print(f"No mistake can be seen without the server: {counted}.")
+    total = f"{counted(len(documents), 'manifest')} in {counted(len(texts), 'file')}"
+    print(f"No mistake can be seen without the server: {total}.")
 
 
 apps = {name: _app(command) for name, command in (("apply", apply), ("diff", diff), ("delete", delete), ("get", get), ("export", export))}
 apps["lint"] = _app(lint)
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _requests(texts: dict[str, str]) -> list[ManifestFileRequest]:

@@ -35,6 +35,7 @@ WORKSPACES: list[Column[Slice]] = [
     Column("NAME", lambda slice_: slice_.name),
     Column("PROJECT", lambda slice_: slice_.project),
     Column("ROLE", lambda slice_: slice_.role or ""),
+    Column("LIFE", lambda slice_: slice_.life),
     Column("CLUSTERS", lambda slice_: ", ".join(slice_.clusters)),
     Column("ENDS", lambda slice_: when(slice_.ends_at) if slice_.ends_at else "", is_wide=True),
     Column("ID", lambda slice_: slice_.id, is_wide=True),

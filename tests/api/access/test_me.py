@@ -3,12 +3,15 @@ from __future__ import annotations
 from datetime import timedelta
 
 from accounts.models import Scope
+from slices.models import Life, Slice
 from tests import factories
 from tests.api.conftest import Caller, World
 
 
-def test_it_says_who_one_is_in_which_slices_and_what_the_token_may(world: World) -> None:
+def test_it_says_who_one_is_in_which_open_slices_and_what_the_token_may(world: World) -> None:
     factories.make_slice(world.cluster, name="speech", owner=world.people.outsider, viewers=[world.people.owner])
+    archived = factories.make_slice(world.cluster, name="arms", owner=world.people.owner)
+    Slice.objects.filter(pk=archived.pk).update(life=Life.ARCHIVED, closed_at=archived.created_at)
     caller = Caller(factories.token(world.people.owner, Scope.READ, life=timedelta(hours=2)))
 
     me = caller.get("me/").json()

@@ -21,6 +21,7 @@ from tests.effort import DAY
 JUNK = [
     *("null", "[]", "{}", "''", "-1", "99999999999999999999", "true", "[[]]", "[{a: 1}]", "{a: {b: [1]}}", '"\\u202e"', '"a\\0b"', "3.7"),
     *("2026-13-45T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "2026-11-22T18:00:00", "'../x'", "'%2F'", "-8h"),
+    *('"v\\u0456sion"', "\U0001f680"),
 ]
 TEN = f"""\
 apiVersion: egs.io/v1alpha1
@@ -193,6 +194,12 @@ def test_whatever_stands_in_a_field_is_answered_with_words_and_a_line(admin: Cal
 
         assert answer.status_code == 200, text
         assert all(fault["detail"] and fault["line"] for fault in answer.json()["faults"])
+
+
+def test_a_name_that_only_looks_like_another_is_another_s_name(admin: Caller, world: World) -> None:
+    (fault,) = diff(admin, document("Workspace", "v\u0456sion", f"project: {world.slice.project.name}")).json()["faults"]
+
+    assert (fault["line"], fault["field"], fault["code"]) == (3, "metadata.name", "invalid_input")
 
 
 def test_a_huge_body_and_files_of_one_name_are_refused(admin: Caller) -> None:

@@ -12,11 +12,13 @@ from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 
+import httpx
 import pytest
 
 from egs_client import gpus
 from egs_client.cli.commands.gpr_acts import Filing
 from egs_client.errors import EgsError
+from egs_client.gprs import OVER
 from egs_client.sync.box import Box
 from egs_client.sync.client import Client
 from tests.e2e.client.hub import Egs, Hub
@@ -78,6 +80,22 @@ def test_a_box_is_given_back_when_its_block_fails(hub: Hub) -> None:
 
     assert kinds[:2] == ["gpr.created", "gpr.transition"]
     assert (states[0], states[-1]) == ("EXITING", "RELEASED")
+    hub.end_all()
+
+
+def test_a_box_is_given_back_though_a_ctrl_c_comes_before_the_answer_to_its_request(hub: Hub) -> None:
+    def interrupt(answer: httpx.Response) -> None:
+        if answer.status_code == 201:
+            client._http.event_hooks = {}
+            raise KeyboardInterrupt
+
+    with Client(hub.url, hub.tokens["user_token"], workspace="vision") as client:
+        client._http.event_hooks = {"response": [interrupt]}
+        with pytest.raises(KeyboardInterrupt), gpus("H100-80GB", hours=1, name="cut", client=client):
+            pytest.fail("nobody knows yet which it is")
+        (found,) = client.gprs.list(name="cut").all()
+
+    assert found.state in OVER
     hub.end_all()
 
 

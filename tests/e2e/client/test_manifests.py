@@ -107,6 +107,8 @@ def test_mistakes_are_told_as_compilers_tell_them_with_and_without_a_server(egs:
     assert "Member a\\u202eb\\x1b[31m: spec.rol: There is no such field here." in egs.run("lint", "-", given=turned, code=6)
     (egs.home / "latin.yaml").write_bytes(b"a: \xe9\n")
     assert "is not UTF-8" in egs.run("lint", "latin.yaml", code=2)
+    (egs.home / "zero.yaml").write_bytes(b"kind: Member\nmetadata: {name: a\0}\n")
+    assert egs.run("apply", "-f", "zero.yaml", code=6).startswith("zero.yaml:2: A character here is no text")
     assert "belong together" in egs.run("apply", "-f", "a.yaml", "--prune", code=2)
     theirs = "apiVersion: egs.io/v1alpha1\nkind: Member\nmetadata: {name: ada}\nspec: {workspace: foreign, role: owner}\n"
     assert "-:4: Member ada: spec.workspace: There is no such workspace" in egs.run("apply", "-f", "-", given=theirs, code=6)
