@@ -122,7 +122,8 @@ def test_a_change_whose_answer_was_lost_is_not_told_as_another_s(server: Server,
 @pytest.mark.parametrize("error", [errors.WrongState, errors.StaleVersion])
 def test_a_request_that_starts_while_it_is_being_canceled_is_released(error: type[errors.Problem]) -> None:
     """The server's answer when its own reading of the request is overtaken, which no test can order there."""
-    states, ended = iter(["QUEUED", "PROVISIONING"]), SimpleNamespace(state="EXITING")
+    states = iter(["QUEUED", "PROVISIONING"])
+    ended: Any = SimpleNamespace(state="EXITING")
 
     def delete(id: str, *, if_match: str) -> None:
         raise error(status=409, code="", title="", detail="")
