@@ -1,4 +1,4 @@
-"""Limits how often a token calls the API, and how often an address may try to sign in with a wrong token.
+"""Limits how often a token calls the API, how often a workspace asks for plans, and how often an address may try wrong tokens.
 
 Counts windows of a minute in Django's cache, which all web processes share in production. While Redis is away nobody is refused.
 """
@@ -17,6 +17,7 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
 from accounts.models import ApiToken
+from core.errors import TooManyTries
 
 log = structlog.get_logger(__name__)
 
@@ -31,8 +32,19 @@ class TokenRate(BaseThrottle):
         return _count(f"api:{request.auth.key_id}") <= most
 
     def wait(self) -> float:
-        """Returns the seconds until the next window begins."""
-        return WINDOW_S - time.time() % WINDOW_S
+        return window_left_s()
+
+
+def ask_count(workspace: str, *, name: str) -> None:
+    """Counts an estimate, a new or a changed request, whoever makes it: each takes a plan. Raises TooManyTries."""
+    most: int = settings.EGS_WORKSPACE_RATE_PER_MIN
+    if most and _count(f"asks:{workspace}") > most:
+        text = f"Workspace {name} has asked more than {most} times within this minute. Try again in the next one."
+        raise TooManyTries(text, wait_s=window_left_s())
+
+
+def window_left_s() -> float:
+    return WINDOW_S - time.time() % WINDOW_S
 
 
 def sign_in_count(who: str) -> int:

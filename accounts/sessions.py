@@ -16,7 +16,7 @@ from django.middleware.csrf import rotate_token
 
 from accounts.audit import AccountChange, report
 from accounts.models import ApiToken, Identity, Login, Scope, User
-from accounts.rates import may_sign_in, sign_in_count
+from accounts.rates import may_sign_in, sign_in_count, window_left_s
 from accounts.tokens.services import token_authenticate
 from core.errors import TooManyTries
 from core.request_origin import client_address, signed_in_by
@@ -43,7 +43,7 @@ def session_open_by_token(request: HttpRequest, *, plain: str, now: datetime) ->
     """Returns False when the token is refused. Raises TooManyTries."""
     address = client_address(request)
     if not may_sign_in(address):
-        raise TooManyTries("Too many tokens from your address were refused. Try again in a minute.")
+        raise TooManyTries("Too many tokens from your address were refused. Try again in a minute.", wait_s=window_left_s())
     token = token_authenticate(plain=plain, address=address, now=now)
     if token is None or not token.allows(Scope.READ) or token.user.is_service:
         sign_in_refused("with a token that was not accepted", address=address, now=now)

@@ -51,9 +51,15 @@ class QueueFull(OverPolicy):
 
 
 class TooManyTries(EgsError):
+    """`wait_s`: the time until another try counts anew."""
+
     status = 429
     code = "too_many_tries"
     title = "Too many tries"
+
+    def __init__(self, detail: str, *, wait_s: float) -> None:
+        super().__init__(detail)
+        self.wait_s = wait_s
 
 
 class NotAllowed(EgsError):

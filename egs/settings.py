@@ -134,6 +134,8 @@ CACHES = {
 }
 # Calls of the API that one token may make in a minute; 0: no limit.
 EGS_API_RATE_PER_MIN = env_int("EGS_API_RATE_PER_MIN", 1200)
+# Estimates, new and changed requests of one workspace in a minute; 0: no limit.
+EGS_WORKSPACE_RATE_PER_MIN = env_int("EGS_WORKSPACE_RATE_PER_MIN", 600)
 # Refused tokens on the login page, and codes of terminals that are asked for, from one address in a minute; 0: no limit.
 EGS_REFUSED_SIGN_INS_PER_MIN = env_int("EGS_REFUSED_SIGN_INS_PER_MIN", 10)
 

@@ -192,7 +192,7 @@ def _no_secret_leaks() -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="session")
 def _nobody_is_too_fast() -> None:
     """Tests call more often in a minute than people do; those of the limits set them."""
-    settings.EGS_API_RATE_PER_MIN = settings.EGS_REFUSED_SIGN_INS_PER_MIN = 0
+    settings.EGS_API_RATE_PER_MIN = settings.EGS_WORKSPACE_RATE_PER_MIN = settings.EGS_REFUSED_SIGN_INS_PER_MIN = 0
 
 
 @pytest.fixture(autouse=True, scope="session")

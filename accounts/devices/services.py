@@ -17,7 +17,7 @@ from django.db.models import F
 
 from accounts.audit import AccountChange, report
 from accounts.models import DeviceLogin, DeviceLoginState, Scope, User
-from accounts.rates import may_sign_in, sign_in_count
+from accounts.rates import may_sign_in, sign_in_count, window_left_s
 from accounts.tokens.services import NewToken, TokenTerms, token_create, token_revoke
 from core.errors import Conflict, EgsError, InvalidInput, NotAllowed, TooManyTries
 
@@ -69,7 +69,7 @@ def device_login_start(*, name: str, scope: Scope, address: str, now: datetime) 
     if not settings.EGS_DEVICE_LOGIN:
         raise NotAllowed("This EGS does not sign in terminals by a code. Make a token on the page Account, and use that.")
     if not may_sign_in(f"device:{address}"):
-        raise TooManyTries("Too many codes were asked for from your address. Try again in a minute.")
+        raise TooManyTries("Too many codes were asked for from your address. Try again in a minute.", wait_s=window_left_s())
     sign_in_count(f"device:{address}")
     DeviceLogin.objects.filter(expires_at__lt=now - KEPT).delete()
     device_code = f"egsd_{secrets.token_urlsafe(32)}"
@@ -90,7 +90,7 @@ def device_login_find(*, typed: str, user: User, now: datetime) -> DeviceLogin:
     """Find the login by its code, whatever its case, blanks and hyphens. Raises InvalidInput, or TooManyTries."""
     who = f"code:{user.pk}"
     if not may_sign_in(who):
-        raise TooManyTries("You have typed too many wrong codes. Try again in a minute.")
+        raise TooManyTries("You have typed too many wrong codes. Try again in a minute.", wait_s=window_left_s())
     code = "".join(letter for letter in typed.upper() if letter in LETTERS)
     row = DeviceLogin.objects.filter(user_code=code, state=DeviceLoginState.PENDING, expires_at__gt=now).first()
     if row is None:
@@ -130,7 +130,7 @@ def device_login_take(*, device_code: str, address: str, now: datetime) -> NewTo
     row = DeviceLogin.objects.select_related("user", "token__user").filter(device_digest=_digest(device_code)).first()
     if row is None:
         if not may_sign_in(address):
-            raise TooManyTries("Too many sign-ins from your address were refused. Try again in a minute.")
+            raise TooManyTries("Too many sign-ins from your address were refused. Try again in a minute.", wait_s=window_left_s())
         sign_in_count(address)
         raise InvalidGrant("There is no such sign-in. Start again: egs login")
     if row.state == DeviceLoginState.USED:

@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import F
 
 from accounts.models import User
+from accounts.rates import ask_count
 from core.errors import Conflict, IllegalTransition, InvalidInput, StaleState
 from core.words import duration_exact
 from gpr.allocation.live import snapshot_load
@@ -60,6 +61,7 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     """
     if gpr.state not in {GprState.QUEUED, GprState.PENDING_APPROVAL}:
         raise IllegalTransition(f"Only a waiting GPR can be changed; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
+    ask_count(str(spec.slice.pk), name=spec.slice.name)
     spec_check(spec, now=now, kept_start_at=gpr.earliest_start_at)
     plan_lock()
     _check_chain(spec, gpr)

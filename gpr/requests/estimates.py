@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from accounts.models import User
+from accounts.rates import ask_count
 from core.words import duration_exact, utc
 from gpr.allocation.snapshot import Loaded, at
 from gpr.models import Gpr
@@ -53,6 +54,7 @@ class Estimate:
 
 def gpr_estimate(*, actor: User, spec: GprSpec, now: datetime, edited: Gpr | None = None, format_time: FormatTime = utc) -> list[Estimate]:
     """Returns one estimate for each cluster and shape, soonest first. `edited`: for an edit of this GPR. Raises as `gpr_submit`."""
+    ask_count(str(spec.slice.pk), name=spec.slice.name)
     asked = candidate_of(spec, actor=actor, now=now, edited=edited)
     candidate, loaded, finder = asked.request, asked.loaded, OfferFinder(asked.loaded.snapshot, restore=asked.loaded.board.restore)
     found = _in_time(spec, edited, list(soonest_by_place(_offers(asked, finder)).values()), now)

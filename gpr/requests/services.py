@@ -13,6 +13,7 @@ from django.db.models import Count
 
 from accounts.models import User
 from accounts.policy import Verb, may
+from accounts.rates import ask_count
 from core.errors import EgsError, NotAllowed, OverPolicy, QueueFull
 from core.words import plural
 from core.written_sql import WrittenQuery, sent_together
@@ -34,8 +35,10 @@ _WAITING_COUNTS: Final = WrittenQuery(_WAITING.values_list("slice").annotate(Cou
 def gpr_submit(*, actor: User, spec: GprSpec, now: datetime, remember: Callable[[UUID], None] = lambda pk: None) -> Gpr:
     """The GPR is QUEUED with a promised start, or PENDING_APPROVAL with the rules that it exceeds.
 
-    Raises InvalidInput, OverPolicy, QueueFull, NotAllowed, CanNeverStart or BookingDoesNotFit. `remember` gets its id in the transaction.
+    Raises InvalidInput, OverPolicy, QueueFull, TooManyTries, NotAllowed, CanNeverStart or BookingDoesNotFit. `remember` gets its id in the
+    transaction.
     """
+    ask_count(str(spec.slice.pk), name=spec.slice.name)
     (answer,) = gprs_submit(actor=actor, specs=[spec], now=now, remember=remember)
     if isinstance(answer, EgsError):
         raise answer

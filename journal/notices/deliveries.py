@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any, Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import structlog
 from django.db import connection, transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q, QuerySet, Window
+from django.db.models.functions import RowNumber
 
 from core.clock import db_now
 from core.outbound import NotSent
@@ -71,10 +72,17 @@ def _due(now: datetime) -> QuerySet[Delivery]:
     return Delivery.objects.filter(free, state=DeliveryState.WAITING, due_at__lte=now).order_by("due_at", "pk")
 
 
+def _in_turn(now: datetime) -> list[UUID]:
+    """Those due, one of each person and workspace in turn: whoever has many, to receivers that do not answer, holds up nobody else."""
+    turn = Window(RowNumber(), partition_by=["channel__user", "channel__slice"], order_by=["due_at", "pk"])
+    return list(_due(now).order_by(turn, "due_at", "pk").values_list("pk", flat=True)[: 2 * AT_ONCE])
+
+
 @transaction.atomic
 def _lease(now: datetime) -> list[Delivery]:
-    rows = _due(now).select_for_update(skip_locked=connection.features.has_select_for_update_skip_locked)
-    pks, lease = list(rows.values_list("pk", flat=True)[:AT_ONCE]), uuid4()
+    asked = _in_turn(now)
+    rows = _due(now).filter(pk__in=asked).select_for_update(skip_locked=connection.features.has_select_for_update_skip_locked)
+    pks, lease = sorted(rows.values_list("pk", flat=True), key=asked.index)[:AT_ONCE], uuid4()
     Delivery.objects.filter(pk__in=pks).update(lease=lease, leased_until_at=now + LEASE, attempt_count=F("attempt_count") + 1)
     return list(Delivery.objects.filter(pk__in=pks).select_related("channel__user").prefetch_related("events"))
 

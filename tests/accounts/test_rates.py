@@ -13,6 +13,7 @@ from django.test import Client
 from core.clock import db_now
 from tests import factories
 from tests.api.conftest import Caller
+from tests.builders import SHAPE
 
 pytestmark = pytest.mark.django_db
 
@@ -36,11 +37,28 @@ def test_a_token_beyond_its_rate_is_told_when_to_try_again_and_others_go_on(sett
     assert other.get("me/").status_code == 200
 
 
+def test_a_workspace_beyond_its_rate_waits_whoever_asks_and_other_workspaces_go_on(settings: Any) -> None:
+    settings.EGS_WORKSPACE_RATE_PER_MIN = 2
+    owner, cluster = factories.user("owner"), factories.cluster("aurora")
+    callers = [Caller(factories.token(owner)) for _ in range(2)]
+    for name in ("vision", "speech"):
+        factories.make_slice(cluster, name=name, owner=owner)
+    ask = {"slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 3600}
+
+    answers = [callers[count % 2].post("gprs/estimate/", ask) for count in range(3)]
+
+    assert answers[-1].status_code == 429 != answers[0].status_code
+    assert answers[-1].json()["code"] == "too_many_tries"
+    assert 1 <= int(answers[-1]["Retry-After"]) <= 61
+    assert callers[0].post("gprs/", {**ask, "name": "train"}).status_code == 429
+    assert callers[0].post("gprs/estimate/", {**ask, "slice": "speech"}).status_code != 429
+
+
 def test_without_redis_nobody_is_refused(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*args: Any, **kwargs: Any) -> None:
         raise redis.ConnectionError
 
-    settings.EGS_API_RATE_PER_MIN = 1
+    settings.EGS_API_RATE_PER_MIN = settings.EGS_WORKSPACE_RATE_PER_MIN = 1
     for name in ("add", "incr", "get"):
         monkeypatch.setattr(cache, name, away)
     caller = Caller(factories.token(factories.user("ada")))

@@ -36,7 +36,7 @@ from journal.notices.channels.services import (
     delivery_retry,
     secrets_rotate,
 )
-from journal.notices.deliveries import LEASE, deliveries_send, prune
+from journal.notices.deliveries import AT_ONCE, LEASE, deliveries_send, prune
 from journal.notices.outbox import outbox_expand
 from journal.notices.timing import ATTEMPTS_MAX
 from journal.services import event_record
@@ -240,6 +240,19 @@ def test_what_fails_is_tried_eight_times_ever_later_and_then_no_more(
     assert 8 <= waits_s[1] <= 12
     assert 0.8 * 6 * 3600 <= waits_s[-1] <= 1.2 * 6 * 3600
     assert (row.state, row.error) == (S.FAILED, "The receiver answered 500.")
+
+
+@pytest.mark.django_db
+def test_whoever_has_many_messages_holds_up_nobody_else(owner: User, workspace: Slice, receiver: HttpReceiver, now: datetime) -> None:
+    busy, calm = (channel_of(each, target=f"{receiver.url}/{name}") for each, name in ((workspace, "busy"), (owner, "calm")))
+    for channel, count, due_at in ((busy, 3 * AT_ONCE, now - HOUR), (calm, 1, now)):
+        for _ in range(count):
+            Delivery.objects.create(channel=channel, is_test=True, created_at=now, due_at=due_at)
+
+    deliveries_send(now=now)
+
+    assert "/calm" in [post.path for post in receiver.posts[:AT_ONCE]]
+    assert len(receiver.posts) == 3 * AT_ONCE + 1
 
 
 @pytest.mark.django_db
