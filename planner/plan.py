@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from planner.basis import Basis
 from planner.causes import Cause, PlannedEviction, victims_of
 from planner.promises.ranges import WaitForecast
 from planner.snapshot import Arrival, Shadow, Slot
+
+if TYPE_CHECKING:
+    from planner.basis import Basis  # it needs the compiler, and processes that only read plans do not
 
 
 class Reason(StrEnum):
