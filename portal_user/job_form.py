@@ -138,7 +138,7 @@ class JobFieldsForm(ServiceForm):
         return list(self.slice.namespaces.order_by("created_at", "name").select_related("cluster__agent"))
 
     def clean_manifest(self) -> list[dict[str, Any]]:
-        """That of another kind is left alone, since it is not shown then."""
+        """Leaves the text alone where another kind is chosen, since the field is not shown then."""
         text = _lines(self.cleaned_data["manifest"])
         if self.cleaned_data.get("kind") != WorkloadKind.MANIFEST or (self._is_question and not text.strip()):
             return []

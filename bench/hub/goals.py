@@ -1,4 +1,4 @@
-"""What people wait for in a hub with 10,000 queued on 5,000 nodes, and what standing still costs: ticks, a restart, calls, memory.
+"""Measures what people wait for in a hub with 10,000 queued on 5,000 nodes, and what ticks, a restart, calls and memory cost.
 
 Times of ticks and calls are CPU time of this process, so that they hold on a busy machine, too. `python -m bench.hub.goals CASE` measures.
 """

@@ -74,7 +74,7 @@ def _figure(nodes: int, what: str, ours: float, peer: str = "", theirs: float | 
 
 
 def _kai_filled(nodes: int) -> tuple[str, float | None]:
-    """What it is, and its seconds: of another run, if it was measured there, where `KAI_SRC` names no checkout."""
+    """Returns its name and its seconds. Where `KAI_SRC` names no checkout, these are of another run, if that measured it."""
     from tests.kube.cluster import clusters
 
     if not os.environ.get("KAI_SRC"):

@@ -1,7 +1,7 @@
 """GPUs that stay unusable when small requests land badly: our packing beside FGD, BestFit and Random on the openb traces.
 
 The protocol is that of the published figures: requests in random order, topped up to 1.3 times the cluster's GPUs, placed one by one
-and never taken away; those that fit nowhere are gone. What counts is the share of GPUs allocated in the end.
+and never taken away; those that fit nowhere are gone. The share of GPUs allocated in the end counts.
 """
 
 from __future__ import annotations

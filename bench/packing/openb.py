@@ -100,7 +100,7 @@ def _with_share(requests: Sequence[PackRequest], chosen: Callable[[PackRequest],
 
 
 def _with_models(requests: Sequence[PackRequest], nodes: Sequence[PackNode], share: float) -> list[PackRequest]:
-    """That share of the requests with a GPU names the model of a random GPU on a node that could hold it."""
+    """Lets this share of the requests with a GPU name the model of a random GPU on a node that could hold them."""
     rng = random.Random(1)
     weights = [node.gpu_count for node in nodes]
     made = []

@@ -1,8 +1,8 @@
 """Kueue's own load tests in real time: our planner, beside Kueue itself where it can be run, and beside its published figures.
 
 A cohort is a pool with one node of all its CPUs, a queue a project that is guaranteed its quota: what others leave idle it borrows, and
-whoever is entitled takes it back. As there, nobody has notice or a minimum run, and whoever is evicted begins again. Time is counted in
-milliseconds. What still differs stands in bench/README.md.
+whoever is entitled takes it back. Nobody has notice or a minimum run there or here, and an evicted workload begins again. Time is counted
+in milliseconds. bench/README.md says what still differs.
 """
 
 from __future__ import annotations

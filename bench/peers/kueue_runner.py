@@ -64,7 +64,7 @@ def run(scenario: Scenario) -> Ran:
 
 
 def read(out: Path) -> Ran:
-    """What the runner left in its folder of results. Raises NotRun where that is not what it was when this was written."""
+    """Reads what the runner left in its folder of results. Raises NotRun where the form is not that of when this was written."""
     try:
         summary, stats = (yaml.safe_load((out / name).read_text()) for name in ("summary.yaml", "minimalkueue.stats.yaml"))
         queues, classes = list(summary["clusterQueueClasses"].values()), summary["workloadClasses"]

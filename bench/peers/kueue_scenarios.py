@@ -51,7 +51,7 @@ class Scenario:
         return max(self.work_s, last_s)
 
     def generator(self) -> dict[str, Any]:
-        """What Kueue's runner is told, so that both sides have the same."""
+        """Returns the scenario as Kueue's runner reads it, so that both sides have the same."""
         workloads = [
             {
                 "count": kind.count,

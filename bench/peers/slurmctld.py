@@ -79,7 +79,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What is submitted: whole nodes (`gpus` 0) or so many GPUs of one."""
+    """It asks for whole nodes (`gpus` 0) or so many GPUs of one."""
 
     nodes: int
     gpus: int

@@ -1,1 +1,1 @@
-"""The `egs` command. Whatever a command does not need is not imported, so that each starts at once."""
+"""It is the `egs` command. Each command imports only what it needs, so that it starts at once."""

@@ -100,7 +100,7 @@ def _run(path: str, name: str, values: dict[str, Any], places: list[str], output
 
 
 def _preview(group: Any, path: str, name: str, positional: list[str], values: dict[str, Any]) -> None:
-    """What the server says it would do; else what the object is now, and what would change."""
+    """Returns what the server says it would do, or else what the object is now and what would change."""
     what = " ".join([VERBS.get(name, name), path.replace(".", " "), *positional])
     print(f"{what}:")
     now: Any = None
@@ -191,7 +191,7 @@ def _option_kind(kind: Any) -> tuple[Any, str]:
 
 
 def _value(given: Any, kind: Any, field: str) -> Any:
-    """What the API takes. Raises Refused."""
+    """Returns the value as the API takes it. Raises Refused."""
     kinds = _kinds(kind)
     if isinstance(given, list) and get_origin(kinds[0]) in (Mapping, dict):
         pairs = dict(text.split("=", 1) for text in given if "=" in text)

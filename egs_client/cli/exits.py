@@ -1,4 +1,4 @@
-"""What the exit codes mean, and how an error is told."""
+"""Defines the exit codes and how an error is shown."""
 
 from __future__ import annotations
 

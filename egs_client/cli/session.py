@@ -1,4 +1,4 @@
-"""What all commands share: the client, the workspace that is meant, a GPR by its name, and questions to the person."""
+"""All commands share this: the client, the workspace that is meant, a GPR by its name, and questions to the person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kubeconfig of EGS says, and the few calls that need no more."""
+"""Reads a kubeconfig of EGS, and makes the few calls that need no more."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a request and its answer are, without sending anything: both halves of the SDK use it."""
+"""Builds requests and reads answers, and sends nothing: both halves of the SDK use it."""

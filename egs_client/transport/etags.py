@@ -21,7 +21,10 @@ class Etags:
         return self._known.get(key) if key is not None else None
 
     def hear(self, http: str, path: str, etag: str, found: Any) -> None:
-        """Hears of an answer. What may have changed an object, or showed another state of it without an ETag, makes it unknown."""
+        """Hears of an answer.
+
+        An answer that may have changed an object, or showed another state of it without an ETag, makes it unknown.
+        """
         if http != "GET":
             self._forget(lambda key: path.startswith("manifests/") or key[0].partition("/")[0] == path.partition("/")[0])
         elif not etag:

@@ -76,7 +76,7 @@ def forget_answers() -> None:
 
 
 class _Answers:
-    """The last ones of this process. Who asks what is being asked waits for that answer."""
+    """It keeps the last answers of this process. A caller who asks what is being asked already waits for that answer."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Hashable, tuple[float, int, Values]] = OrderedDict()  # until when, and how many values

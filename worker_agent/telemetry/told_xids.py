@@ -33,7 +33,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What somebody tells of a node: once, or `count` times with the same words."""
+    """It has what somebody tells of a node, once or `count` times with the same words."""
 
     by: str  # counts of different ones are about the same
     text: str

@@ -1,4 +1,4 @@
-"""What `egs gpr` changes: estimate, create, edit, extend, release and cancel."""
+"""These commands of `egs gpr` change something: estimate, create, edit, extend, release and cancel."""
 
 from __future__ import annotations
 
