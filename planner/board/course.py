@@ -1,7 +1,7 @@
-"""Compiled: the course of the queue, recorded while it is played forward, so that the start of one more request need not be played anew.
+"""Compiled passes record the course of the queue while it is played forward, so that one more request need not have it played anew.
 
-A newcomer changes nothing before it starts itself, as long as nobody who starts before it looked at the nodes or the limits of its slot at
-that time. So the record is followed until either may be; only from there on the queue is played.
+A newcomer changes nothing before its own start, unless a request that starts before it looked at the nodes or the limits of its slot. So a
+simulation follows the record until one of the two may happen, and plays the queue only from there on.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from planner.kernels import compiled, lean
 
 
 class Course(NamedTuple):
-    """A moment is before each start beside others' slots, and when none is left that could start.
+    """It has a moment before each start beside others' slots, and one when no other request can start.
 
-    `fill`: the number of moments, and 1 if there is no room for more.
+    `fill` has the number of moments, and 1 if there is no room for more.
     """
 
     at_s: Ints
@@ -47,7 +47,7 @@ def first_moments(course: Course, count: int) -> Course:
 
 
 def joined(course: Course, then: Course, groups: Sequence[tuple[int, int]]) -> Course:
-    """Two courses, the first of which is not empty. `groups`: pairs of the same group in the first and in the other."""
+    """Joins two courses, of which the first is not empty. `groups` pairs the numbers of a group in the first and in the other."""
     count, then = int(course.fill[0]), first_moments(then, int(then.fill[0]))
     enough_until_s = np.full((count, *then.enough_until_s.shape[1:]), NEVER_S, np.int64)  # of other groups it is not known
     for old, new in groups:
@@ -64,7 +64,7 @@ def joined(course: Course, then: Course, groups: Sequence[tuple[int, int]]) -> C
 
 @lean
 def note_moment(course: Course, free_now: FreeNow, table: Table, j: int, at_s: int) -> None:
-    """Row `j` has just started, and `free_now` was last updated before; NONE: nobody more starts now."""
+    """Records that row `j` has just started, and that `free_now` was updated before that. NONE: no other row starts now."""
     m = course.fill[0]
     place_count = table.nodes[j] if j != NONE else 0
     if course.fill[1] > 0 or m == len(course.at_s) or course.first[m] + place_count > len(course.places):
@@ -81,9 +81,9 @@ def note_moment(course: Course, free_now: FreeNow, table: Table, j: int, at_s: i
 
 @compiled
 def follow(capacity: Capacity, table: Table, course: Course, j: int, group: int, turn: Ints, now_s: int) -> tuple[int, int]:
-    """Follows the course as far as row `j`, whose slot is not taken from the capacity, can matter to nobody; NONE: to its end.
+    """Follows the course until row `j` can matter to others; NONE: to its end. The slot of the row must not be taken from the capacity.
 
-    `group`: that of the row in the course, or NONE. Returns the first moment that may differ, and from when on to play.
+    `group` is that of the row in the course, or NONE. Returns the first moment that may differ, and the time from which to play.
     """
     at_s = now_s
     for m in range(course.fill[0]):
@@ -123,13 +123,13 @@ def fits_then(capacity: Capacity, table: Table, course: Course, m: int, j: int, 
 
 @lean
 def meets_slot(capacity: Capacity, table: Table, started: int, places: Ints, j: int, at_s: int) -> bool:
-    """Tells whether a start now on these nodes could be another one if row `j` had its slot. The own slot of `started` is given back."""
+    """Tells whether a start now on these nodes could differ if row `j` had its slot. The row `started` gives its own slot back."""
     return meets_on_nodes(capacity, table, started, places, j, at_s) or meets_at_limits(capacity, table, started, places, j, at_s)
 
 
 @lean
 def meets_on_nodes(capacity: Capacity, table: Table, started: int, places: Ints, j: int, at_s: int) -> bool:
-    """A node of the slot matters if it is chosen and would be no more, or if it would suit as well as the worst that is chosen."""
+    """A node of the slot matters if it is chosen and would not be beside the slot, or if it would suit as well as the worst chosen one."""
     pool, gpus, end_s = capacity.pool_of[places[0]], table.gpus[started], at_s + table.length_s[started]
     worst = NONE
     for node in places_of(table, j):

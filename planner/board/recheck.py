@@ -1,4 +1,4 @@
-"""Compiled: which requests to check again when something changes; checking all at each tick is too slow for thousands."""
+"""Compiled passes find which requests to check again when something changes, since checking thousands at each tick is too slow."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def set_ready(recheck: Recheck, j: int, i: int, is_ready: bool) -> None:
 
 @lean
 def next_ready(recheck: Recheck, table: Table, i: int, place: int, end: int) -> int:
-    """The first row that is ready in its pool `i` at a position in `[place, end)`, or NONE."""
+    """Returns the first row that is ready in its pool `i` at a position in `[place, end)`, or NONE."""
     while place < end:
         if recheck.ready_count[i, place >> BLOCK_BITS] == 0:
             place = ((place >> BLOCK_BITS) + 1) << BLOCK_BITS
@@ -171,7 +171,7 @@ def mark_node(recheck: Recheck, table: Table, node: int) -> None:
 
 @lean
 def mark_limited(capacity: Capacity, table: Table, recheck: Recheck, limit: int, at_s: int) -> None:
-    """A limit may leave more: mark the first row that it stopped and would no longer stop; `mark_behind_limits` marks the next ones."""
+    """Marks the first row that this limit stopped and would stop no more. `mark_behind_limits` marks the next ones."""
     number = len(capacity.gpu_counts) + limit
     remeasure_limit(capacity.limits, recheck.headroom, limit, at_s)
     recheck.next_limited[number] = recheck.first_row_on[number]
@@ -225,7 +225,7 @@ def has_better_slot(capacity: Capacity, table: Table, j: int, i: int, at_s: int)
 
 @lean
 def mark_holding_out(recheck: Recheck, table: Table) -> None:
-    """The later start that they wait for may have been taken."""
+    """Marks rows that hold out for a later start in a preferred pool, since that start may have been taken."""
     if recheck.holding_out_count[0] == 0:
         return
     for j in range(len(recheck.is_holding_out)):

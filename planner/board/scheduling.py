@@ -1,4 +1,4 @@
-"""Compiled: which requests may start now beside everybody else's slots, and how the queue goes on until it is empty."""
+"""Compiled passes find which requests may start now beside all others' slots, and play the queue forward until it is empty."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def tick(capacity: Capacity, free_now: FreeNow, table: Table, order: Ints, at_s:
 
 
 class Chains(NamedTuple):
-    """Rows of waiting predecessors, and those of the requests that start after them."""
+    """It has the rows of waiting predecessors, and those of the requests that start after them."""
 
     first: Ints
     then: Ints
@@ -238,7 +238,7 @@ def schedule_change(capacity: Capacity, agenda: Agenda, number: int, at_s: int) 
 
 @compiled
 def open_followers(table: Table, chains: Chains, agenda: Agenda, first_row: int, j: int, at_s: int) -> None:
-    """Row `j` starts now, so those after it may start as soon as it ends, however late it might have been."""
+    """Lets the followers of row `j`, which starts now, start as soon as it ends, however late that might have been."""
     for i in range(len(chains.first)):
         if chains.first[i] == j:
             then = chains.then[i]
@@ -260,8 +260,8 @@ def play_forward(
 ) -> None:
     """Plays all ticks from `at_s` until `until_s` as if nobody came and every box took its whole length; `slot_s` says when each starts.
 
-    `asked`: by row; stops when these have started, after `at_s` at the soonest. Changes its arguments. It ticks when a box ends, a slot
-    is due, a window opens or an earliest start comes. `course` records it.
+    It plays `at_s` at least, and stops when all rows of `asked` have started. It ticks when a box ends, a slot is due, a window opens or an
+    earliest start comes. It changes its arguments, and records the moments in `course`.
     """
     node_count = len(capacity.gpu_counts)
     first_row = node_count + len(capacity.limits.head)
@@ -309,7 +309,7 @@ def play_forward(
 
 @lean
 def apply_change(capacity: Capacity, free_now: FreeNow, table: Table, recheck: Recheck, number: int, at_s: int) -> bool:
-    """A node or a limit changes now. True if more requests may fit."""
+    """Applies the change of a node or a limit now. Returns whether more requests may fit."""
     limit = number - len(capacity.gpu_counts)
     if limit < 0:
         forget_before(capacity.nodes, number, at_s)

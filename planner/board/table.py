@@ -37,7 +37,7 @@ class Table(NamedTuple):
 
 @spliced
 def used(array: Ints) -> Ints:
-    """Cuts the NONEs at its end."""
+    """Returns the array without the NONEs at its end."""
     count = 0
     while count < len(array) and array[count] != NONE:
         count += 1
