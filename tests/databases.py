@@ -1,8 +1,10 @@
-"""Drops databases, and finds rows that a test left in the shared one."""
+"""Drops databases, finds rows that a test left in the shared one, and sees who waits for a lock."""
 
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 
 import psycopg
 from django.db import connection, transaction
@@ -13,6 +15,7 @@ from core.db_threads import DB_THREADS
 
 # Django fills these when it migrates.
 KEPT = {"auth_permission", "django_content_type"}
+MEETING_MOST_S = 30.0
 
 
 def drop(server: psycopg.Connection, name: str) -> None:
@@ -37,6 +40,21 @@ def db_threads_let_go() -> None:
     for closing in [db_threads._pool.submit(close) for _ in range(DB_THREADS)]:
         closing.result()
     telemetry_views.thread._pool.submit(lambda: connection.close()).result()  # noqa: PLW0108  # the connection of that thread
+
+
+def lock_waiter_count() -> int:
+    """Counts the connections to this database that wait for a lock, on PostgreSQL."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_clear_snapshot()")  # within a transaction it would show the connections of the first look
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+        return int(cursor.fetchone()[0])
+
+
+def wait_until(look: Callable[[], bool]) -> None:
+    until = time.monotonic() + MEETING_MOST_S
+    while not look():
+        assert time.monotonic() < until, "the others did not come so far"
+        time.sleep(0.01)
 
 
 def delete_all_rows() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from threading import Barrier
-from time import sleep
 
 import pytest
 from django.db import connection, transaction
@@ -21,12 +20,13 @@ from slices.services import member_set
 from tests import factories
 from tests.api.conftest import Answer, Caller
 from tests.builders import SHAPE
+from tests.databases import lock_waiter_count, wait_until
 from tests.factories import People
 
 pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)]
 
 AT_ONCE = 4
-WAITS_S = 1.0  # until then a call has come as far as it can
+ANSWER_MOST_S = 30.0
 
 
 def at_once(call: Callable[[int], Answer]) -> list[Answer]:
@@ -135,33 +135,33 @@ def test_a_workspace_that_is_opened_again_while_its_project_is_archived_stays_ar
         with transaction.atomic():
             project_close(project=slice_.project, to=Life.ARCHIVED, drain=False, actor=people.admin, now=now)
             restored = pool.submit(restore)
-            sleep(WAITS_S)
+            wait_until(lambda: lock_waiter_count() == 1)
         with pytest.raises(Conflict):
             restored.result()
     assert Slice.objects.get().life == Life.ARCHIVED
 
 
 def test_who_deletes_a_template_while_requests_are_filed_from_it_spoils_none(people: People) -> None:
-    """They have read it, and wait for their turn to file."""
-    secret = factories.token(people.owner)
+    """They have read it, and wait for their turn to file; each in a transaction of its own, as in processes of their own."""
+    secrets = [factories.token(people.owner) for _ in range(3)]
     slice_ = factories.make_slice(factories.cluster("aurora"), name="vision", owner=people.owner)
     template = factories.template(slice_, asked={"shape": SHAPE, "nodes": 1, "duration_s": 3600})
 
-    def file() -> int:
-        with closing(connection):
+    def file(secret: str) -> int:
+        with closing(connection), transaction.atomic():
             return Caller(secret).post("gprs/", {"name": "train", "slice": "vision", "template": str(template.pk)}).status_code
 
     def delete() -> int:
         with closing(connection):
-            return Caller(secret).delete(f"templates/{template.pk}/").status_code
+            return Caller(secrets[2]).delete(f"templates/{template.pk}/").status_code
 
     with ThreadPoolExecutor() as pool:
         with transaction.atomic():
             plan_lock()
-            filed = [pool.submit(file) for _ in range(2)]
-            sleep(WAITS_S)
+            filed = [pool.submit(file, secret) for secret in secrets[:2]]
+            wait_until(lambda: lock_waiter_count() == 2)
             deleted = pool.submit(delete)
-            sleep(WAITS_S)
+            wait_until(lambda: deleted.done() or lock_waiter_count() == 3)
         assert ([each.result() for each in filed], deleted.result()) == ([201, 201], 204)
     assert Gpr.objects.filter(state="QUEUED", template=None).count() == 2
 
@@ -176,7 +176,7 @@ def test_an_estimate_waits_for_nobody_who_plans(people: People) -> None:
 
     with ThreadPoolExecutor() as pool, transaction.atomic():
         plan_lock()
-        assert pool.submit(ask).result(timeout=10 * WAITS_S) == 200
+        assert pool.submit(ask).result(timeout=ANSWER_MOST_S) == 200
 
 
 def test_of_many_changes_on_one_condition_one_is_made(people: People) -> None:

@@ -6,7 +6,6 @@ Each test stops one of them half-way, lets the other run until it waits for a lo
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from django.db import connection, transaction
 
 from gpr.allocation import allocator, live_rows, rows, starts
 from gpr.allocation.allocator import tick
+from gpr.allocation.live import live_forget
 from gpr.models import Gpr, GprState
 from gpr.requests.editing import gpr_cancel
 from gpr.requests.services import gpr_submit
@@ -34,11 +34,10 @@ from tests import factories
 from tests.api.conftest import Caller
 from tests.api.manifests.setups import acts, apply, document
 from tests.builders import NOW, SHAPE, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of, spec
+from tests.databases import MEETING_MOST_S, lock_waiter_count, wait_until
 from tests.inventory.agent import seen, step
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgres_only]
-
-WAIT_S = 5.0
 
 
 class Other:
@@ -54,11 +53,7 @@ class Other:
     def meet(self) -> None:
         """Start it, and come back when it is done or waits for a lock."""
         self.begin()
-        until = time.monotonic() + WAIT_S
-        while self._thread.is_alive() and time.monotonic() < until:
-            if _somebody_waits():
-                return
-            time.sleep(0.01)
+        wait_until(lambda: not self._thread.is_alive() or lock_waiter_count() > 0)
 
     @property
     def is_at_work(self) -> bool:
@@ -67,7 +62,7 @@ class Other:
     def end(self, *, error: str = "") -> None:
         """`error`: how what it raised must begin; nothing by default."""
         if self._thread.ident is not None:
-            self._thread.join(timeout=WAIT_S + 5)
+            self._thread.join(timeout=MEETING_MOST_S)
         assert not self._thread.is_alive()
         assert self.error == "" if not error else self.error.startswith(error), self.error
 
@@ -86,12 +81,6 @@ class Other:
             self.error = f"{type(error).__name__}: {error}"
         finally:
             connection.close()
-
-
-def _somebody_waits() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
-        return bool(cursor.fetchone()[0])
 
 
 def stopped_after(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, other: Other, *, before: bool = False) -> None:
@@ -188,17 +177,16 @@ def test_a_plan_in_the_making_and_a_start(monkeypatch: pytest.MonkeyPatch) -> No
 
     def start_in_the_middle(*arguments: Any, **named: Any) -> None:
         """The other one has read who waits, and not yet who runs."""
+        live_forget()  # else it knows both already
         other.begin()
-        half_way.wait(WAIT_S)
+        assert half_way.wait(MEETING_MOST_S)
         start(*arguments, **named)
         started.set()
 
     def running_later(*arguments: Any) -> Any:
         if other.is_this_thread:
             half_way.set()
-            until = time.monotonic() + WAIT_S
-            while not started.is_set() and not _somebody_waits() and time.monotonic() < until:
-                time.sleep(0.01)
+            wait_until(lambda: started.is_set() or lock_waiter_count() > 0)
         return load_running(*arguments)
 
     monkeypatch.setattr(allocator, "gprs_start", start_in_the_middle)
