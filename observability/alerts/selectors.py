@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -71,9 +72,9 @@ def silence_for(actor: User, silence_id: str | UUID, *, write: bool = False) -> 
     return silence
 
 
-def alerts_of_gpu(actor: User, gpu_id: UUID, *, since: datetime, until: datetime) -> QuerySet[AlertSubject]:
-    """Returns alerts that fired on one GPU; overseers get those of the platform."""
+def alerts_of_gpus(actor: User, gpu_ids: Iterable[UUID], *, since: datetime, until: datetime) -> QuerySet[AlertSubject]:
+    """Returns alerts that fired on these GPUs; overseers get those of the platform."""
     own = Exists(alerts_visible_to(actor).select_related(None).filter(pk=OuterRef("alert")))
-    rows: QuerySet[Any] = AlertSubject.objects.filter(own, subject_id=gpu_id, fired_at__isnull=False, since_at__lte=until)
+    rows: QuerySet[Any] = AlertSubject.objects.filter(own, subject_id__in=list(gpu_ids), fired_at__isnull=False, since_at__lte=until)
     rows = rows.filter(Q(over_at=None) | Q(over_at__gte=since)).select_related("rule")
     return rows.filter(alert__slice=None) if is_overseer(actor) else rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -12,8 +12,11 @@ from django.db import transaction
 from inventory.models import Gpu, Node
 from observability.models import FaultCount, LatestReading
 from observability.remediation.faults import COUNTS, Counts
+from observability.xid_counts import counts_from
+from protocol.gpus.xids import new_xids
 
 KEPT: Final = timedelta(days=8)
+APART_MOST: Final = timedelta(minutes=1)  # from one look at the counts to the next
 
 
 def counts_keep(*, node: Node, now: datetime) -> None:
@@ -38,6 +41,17 @@ def counts_of(reading: LatestReading, last: FaultCount | None) -> dict[str, Any]
 
 def known_counts(row: FaultCount) -> dict[str, Any]:
     return {name: getattr(row, name) for name in COUNTS}
+
+
+def xids_counted(gpu_ids: Iterable[UUID], *, since: datetime, until: datetime) -> Iterator[tuple[UUID, datetime, datetime, int, int]]:
+    """Yields GPU, the time after which and that at which the Xid was read, its number, and how often it came."""
+    before: dict[UUID, FaultCount] = {}
+    for row in FaultCount.objects.filter(gpu__in=list(gpu_ids), at__lte=until).order_by("at", "pk"):
+        was = before.get(row.gpu_id)
+        before[row.gpu_id] = row
+        if was is not None and row.at >= since:
+            new = new_xids(row.xid, counts_from(row.xid_counts), was.xid, counts_from(was.xid_counts))
+            yield from ((row.gpu_id, row.at - APART_MOST, row.at, number, count) for number, count in new.items())
 
 
 @transaction.atomic

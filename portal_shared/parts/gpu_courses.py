@@ -10,29 +10,26 @@ from uuid import UUID
 
 from django.http import HttpResponse
 
-from accounts.models import User
 from core.errors import InvalidInput
 from core.pages import words
-from core.pages.parts import Fact, Tab
-from inventory.models import Gpu, StepResult
-from observability.alerts.selectors import alerts_of_gpu
+from core.pages.parts import Fact, Pair, Tab
+from inventory.models import Gpu
 from observability.prometheus.services import sources_by_cluster
 from observability.telemetry.selectors import (
     HOT_C,
-    BoxSpan,
     ReadingCourse,
     course_of,
     courses_of,
     gpu_known_to,
     gpus_with_readings,
     in_view,
+    reading_of,
 )
 from portal_shared.access import PageRequest
+from portal_shared.parts.gpu_marks import CourseMark, marks_of
 from portal_shared.parts.gpus import ORDER, GpuFilters, line_of
 from portal_shared.parts.paging import url_with
 from portal_shared.parts.portals import Portal
-from protocol.agents.events import Outcome
-from protocol.nodes.steps import EntryStep
 
 RANGES: Final = {
     "1h": timedelta(hours=1),
@@ -45,38 +42,65 @@ KEPT_RANGES: Final = ("1h", "12h", "7d", "90d")
 RANGE_WORDS: Final = {"1h": "Hour", "12h": "12 hours", "7d": "7 days", "90d": "90 days", "1y": "Year"}
 TWIN_ROWS: Final = 180
 COMPARED_MAX: Final = 8
-MARKS_MAX: Final = 100
 FROM_PROMETHEUS: Final = "from Prometheus"
 UNBROKEN_STEPS: Final = 3  # a line goes on over so long a time without readings
 
 
 @dataclass(frozen=True, slots=True)
-class CoursePoint:
-    at: datetime
-    temperature: str
-    use: str
-    power: str
-    memory: str
-    note: str
+class Measure:
+    label: str
+    column: str
+    unit: str
+    of: Callable[[list[int]], float]
+    most: int | None = None  # of the chart's scale; None: what there is
+    per: int = 1
+
+    def said(self, values: list[int]) -> str:
+        return str(round(self.of(values) / self.per)) if values else ""
+
+
+def _mean(values: list[int]) -> float:
+    return sum(values) / len(values)
+
+
+MEASURES: Final = {
+    "temperature": Measure("Temperature", "temperature_c", "°C", max, most=105),
+    "memory-temperature": Measure("Memory temperature", "memory_temperature_c", "°C", max, most=115),
+    "use": Measure("Use", "utilization_percent", "%", _mean, most=105),
+    "power": Measure("Power", "power_w", "W", _mean),
+    "memory": Measure("Memory", "memory_used_mib", "GiB", max, per=1024),
+    "clock": Measure("Clock", "sm_clock_mhz", "MHz", _mean),
+    "tensor": Measure("Tensor cores", "tensor_percent", "%", _mean, most=105),
+    "bandwidth": Measure("Memory bandwidth", "memory_bandwidth_percent", "%", _mean, most=105),
+    "nvlink": Measure("NVLink", "nvlink_mib_s", "MiB/s", _mean),
+    "pcie": Measure("PCIe", "pcie_mib_s", "MiB/s", _mean),
+    "throttled": Measure("Throttled", "throttled_percent", "%", _mean, most=105),
+}
+HEAT_AND_USE: Final = (MEASURES["temperature"], MEASURES["use"])  # what the page of a GPU draws first
 
 
 @dataclass(frozen=True, slots=True)
-class CourseMark:
+class CoursePoint:
     at: datetime
-    text: str
-    kind: str  # entry, exit, fault, check, failed or alert
+    values: tuple[str, ...]  # by the columns
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
 class GpuCourse:
     name: str
     facts: tuple[Fact, ...]
-    tabs: tuple[Tab, ...]
+    ranges: tuple[Tab, ...]
+    measures: tuple[Tab, ...]
+    drawn: tuple[Measure, ...]
+    columns: tuple[Measure, ...]  # those drawn, then the others
     points: tuple[CoursePoint, ...]
     marks: tuple[CourseMark, ...]
+    now: tuple[Pair, ...]
     step: str
     longest_s: int
-    limit_c: int
+    most: int | None
+    limit_c: int | None
     source: str  # of the readings, where it is not EGS alone
     why_own: str
     url: str
@@ -86,23 +110,32 @@ class GpuCourse:
 
     @classmethod
     def build(cls, request: PageRequest, portal: Portal, pk: UUID) -> GpuCourse:
-        gpu, wanted = gpu_known_to(request.user, str(pk)), range_of(request)
+        gpu, wanted, name = gpu_known_to(request.user, str(pk)), range_of(request), measure_of(request, default="")
         course = course_of(request.user, gpu, since=request.now - RANGES[wanted], until=request.now, step_s=None, now=request.now)
         url, compared = portal.url("gpu", gpu.pk), portal.url("gpu-compare")
-        points, step_s = _thinned(course)
+        drawn = (MEASURES[name],) if name else HEAT_AND_USE
+        columns = (*drawn, *(each for each in MEASURES.values() if each not in drawn))
+        points, step_s = _thinned(course, columns)
+        row: Any = gpus_with_readings(request.user, now=request.now).filter(pk=gpu.pk).first()
+        query = {"measure": name, "range": wanted}
         box = next((span for span in course.spans if span.until_at is None), None)
         return cls(
             name=f"{gpu.node.name}, GPU {gpu.index}",
-            facts=tuple(_gpu_facts(request.user, gpu, portal, request.now)),
-            tabs=range_tabs(url, {}, wanted, [gpu]),
+            facts=tuple(_gpu_facts(row, gpu, portal, request.now)),
+            ranges=range_tabs(url, query, wanted, [gpu]),
+            measures=(Tab("Heat and use", url_with(url, query, measure=""), not name), *measure_tabs(url, query, name)),
+            drawn=drawn,
+            columns=columns,
             points=tuple(points),
-            marks=tuple(sorted([*marks_of({"": course}), *_alert_marks(request.user, gpu, course)], key=lambda mark: mark.at)),
+            marks=tuple(marks_of(request.user, {gpu.pk: ("", course)})),
+            now=tuple(_measured_now(row)),
             step=words.duration(step_s) if step_s >= 60 else f"{step_s} s",
             longest_s=UNBROKEN_STEPS * step_s,
-            limit_c=HOT_C,
+            most=drawn[0].most,
+            limit_c=HOT_C if drawn[0] == HEAT_AND_USE[0] else None,
             source=FROM_PROMETHEUS if course.is_of_prometheus else "",
             why_own=course.why_own,
-            url=url_with(url, {"range": wanted, "part": "course"}),
+            url=url_with(url, query, part="course"),
             table_url=portal.url("gpus"),
             node_url=url_with(compared, {"q": gpu.node.name, "range": wanted}),
             box_url=url_with(compared, {"q": box.gpr, "range": wanted}) if box else "",
@@ -123,8 +156,19 @@ def range_tabs(url: str, query: Mapping[str, str], wanted: str, gpus: Sequence[G
     return tuple(Tab(RANGE_WORDS[name], url_with(url, {**query, "range": name}), name == wanted) for name in names)
 
 
-def _gpu_facts(actor: User, gpu: Gpu, portal: Portal, now: datetime) -> list[Fact]:
-    row: Any = gpus_with_readings(actor, now=now).filter(pk=gpu.pk).first()
+def measure_of(request: PageRequest, *, default: str) -> str:
+    name = request.GET.get("measure", "") or default
+    if name and name not in MEASURES:
+        raise InvalidInput({"measure": [f"There is no such measure. There are: {', '.join(MEASURES)}."]})
+    return name
+
+
+def measure_tabs(url: str, query: Mapping[str, str], wanted: str) -> Iterator[Tab]:
+    for name, each in MEASURES.items():
+        yield Tab(each.label, url_with(url, query, measure=name), name == wanted)
+
+
+def _gpu_facts(row: Any, gpu: Gpu, portal: Portal, now: datetime) -> list[Fact]:
     facts = [Fact("Cluster", gpu.node.cluster.name), Fact("Shape", gpu.node.shape)]
     if row is None:
         return facts
@@ -141,103 +185,44 @@ def _gpu_facts(actor: User, gpu: Gpu, portal: Portal, now: datetime) -> list[Fac
     ]
 
 
-def _thinned(course: ReadingCourse) -> tuple[list[CoursePoint], int]:
-    """Returns at most TWIN_ROWS points: the hottest moment of each stretch."""
+def _measured_now(row: Any) -> Iterator[Pair]:
+    """What the newest reading says. Totals count from before the present box, so overseers alone read them."""
+    reading = reading_of(row) if row is not None else None
+    if reading is None:
+        return
+    for each in MEASURES.values():
+        value = each.said([own] if (own := getattr(reading, each.column)) is not None else [])
+        yield Pair(each.label, f"{value} {each.unit}" if value else "", "" if row.is_fresh else "a while ago")
+    for name, label in TOTALS.items() if row.has_totals else ():
+        value = getattr(reading, name)
+        yield Pair(label, "" if value is None or (name == "xid" and not value) else words.number(value))
+
+
+TOTALS: Final = {
+    "xid": "Last Xid",
+    "ecc_corrected": "Corrected ECC errors",
+    "ecc_uncorrected": "Uncorrected ECC errors",
+    "rows_remapped": "Remapped rows",
+    "rows_failed": "Failed row remaps",
+    "pcie_replays": "PCIe replays",
+    "nvlink_errors": "NVLink errors",
+}
+
+
+def _thinned(course: ReadingCourse, columns: Sequence[Measure]) -> tuple[list[CoursePoint], int]:
+    """Returns at most TWIN_ROWS points, each over a stretch."""
     per_row = -(-len(course.points) // TWIN_ROWS) or 1
     stretches = [course.points[first : first + per_row] for first in range(0, len(course.points), per_row)]
-    return [_point(stretch) for stretch in stretches], course.step_s * per_row
+    return [_point(stretch, columns) for stretch in stretches], course.step_s * per_row
 
 
-def _point(stretch: Sequence[dict[str, Any]]) -> CoursePoint:
-    def over(name: str, of: Callable[[list[int]], float]) -> str:
-        there = [point[name] for point in stretch if point[name] is not None]
-        return str(round(of(there))) if there else ""
-
-    faults = over("new_faults", sum)
-    memory = over("memory_used_mib", max)
-    return CoursePoint(
-        at=stretch[0]["at"],
-        temperature=over("temperature_c", max),
-        use=over("utilization_percent", _mean),
-        power=over("power_w", _mean),
-        memory=f"{int(memory) / 1024:.0f}" if memory else "",
-        note=words.plural(int(faults), "fault") if faults not in ("", "0") else "",
-    )
-
-
-def _mean(values: list[int]) -> float:
-    return sum(values) / len(values)
-
-
-# -- marks -------------------------------------------------------------------------------------------------------------
-
-
-def marks_of(courses: Mapping[str, ReadingCourse]) -> list[CourseMark]:
-    """The newest MARKS_MAX, in order. Courses by names of GPUs; a name of "" is not said."""
-    checks = _check_marks(courses.values())
-    made = {mark for name, course in courses.items() for mark in _own_marks(name, course)} | set(checks)
-    return sorted(made, key=lambda mark: (mark.at, mark.text))[-MARKS_MAX:]
-
-
-def _own_marks(name: str, course: ReadingCourse) -> Iterator[CourseMark]:
-    for span in course.spans:
-        if span.since_at >= course.since_at:
-            yield CourseMark(span.since_at, f"{span.gpr} of {span.slice} took {'it' if not name else 'its GPUs'}", "entry")
-        if span.until_at:
-            yield CourseMark(span.until_at, f"{span.gpr} of {span.slice} gave {'it' if not name else 'its GPUs'} back", "exit")
-    for point in course.points:
-        if point["new_faults"]:
-            text = words.plural(point["new_faults"], "new fault") + ", by its counters or an Xid"
-            yield CourseMark(point["at"], f"{name}: {text}" if name else text, "fault")
-
-
-def _alert_marks(actor: User, gpu: Gpu, course: ReadingCourse) -> Iterator[CourseMark]:
-    for one in alerts_of_gpu(actor, gpu.pk, since=course.since_at, until=course.until_at)[:MARKS_MAX]:
-        if one.since_at >= course.since_at:
-            yield CourseMark(one.since_at, f"Alert: {one.rule.name}", "alert")
-        if one.over_at is not None:
-            yield CourseMark(one.over_at, f"Over: {one.rule.name}", "check")
-
-
-def _check_marks(courses: Iterable[ReadingCourse]) -> list[CourseMark]:
-    """Marks the moment in which each box passed its checks, and each failed check."""
-    boxes: dict[UUID, BoxSpan] = {span.reservation_id: span for course in courses for span in course.spans}
-    since_at = min((course.since_at for course in courses), default=None)
-    if since_at is None or not boxes:
-        return []
-    rows = StepResult.objects.filter(reservation__in=boxes, ended_at__gte=since_at).order_by("ended_at", "pk")
-    told = list(rows.values_list("reservation", "step", "outcome", "ended_at"))
-    passed = {boxes[box].gpr: at for box, step, outcome, at in told if outcome == Outcome.OK and step in ENTRY_STEPS}
-    failed = {(boxes[box].gpr, step, at) for box, step, outcome, at in told if outcome == Outcome.FAILED}
-    return [
-        *(CourseMark(at, f"{gpr} passed its checks", "check") for gpr, at in passed.items()),
-        *(CourseMark(at, f"{gpr} failed the check {step}", "failed") for gpr, step, at in failed),
-    ]
-
-
-ENTRY_STEPS: Final = frozenset(EntryStep)
+def _point(stretch: Sequence[dict[str, Any]], columns: Sequence[Measure]) -> CoursePoint:
+    faults = sum(point["new_faults"] or 0 for point in stretch)
+    values = (each.said([value for point in stretch if (value := point[each.column]) is not None]) for each in columns)
+    return CoursePoint(stretch[0]["at"], tuple(values), words.plural(faults, "fault") if faults else "")
 
 
 # -- several GPUs ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    label: str
-    column: str
-    unit: str
-    of: Callable[[list[int]], float]
-    most: int | None = None  # of the chart's scale; None: what there is
-    per: int = 1
-
-
-MEASURES: Final = {
-    "temperature": Measure("Temperature", "temperature_c", "°C", max, most=105),
-    "use": Measure("Use", "utilization_percent", "%", _mean, most=105),
-    "power": Measure("Power", "power_w", "W", _mean),
-    "memory": Measure("Memory", "memory_used_mib", "GiB", max, per=1024),
-    "throttled": Measure("Throttled", "throttled_percent", "%", _mean, most=105),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,9 +259,7 @@ class GpuComparison:
 
     @classmethod
     def build(cls, request: PageRequest, portal: Portal) -> GpuComparison:
-        filters, wanted, name = GpuFilters.of(request), range_of(request), request.GET.get("measure", "temperature")
-        if name not in MEASURES:
-            raise InvalidInput({"measure": [f"There is no such measure. There are: {', '.join(MEASURES)}."]})
+        filters, wanted, name = GpuFilters.of(request), range_of(request), measure_of(request, default="temperature")
         known = filters.narrow(gpus_with_readings(request.user, now=request.now).filter(in_view(filters.view)))
         gpus = list(known.order_by(*ORDER)[:COMPARED_MAX])
         begin = request.now - RANGES[wanted]
@@ -288,11 +271,11 @@ class GpuComparison:
             filters=filters,
             gpus=tuple(ComparedGpu(names[gpu.pk], portal.url("gpu", gpu.pk), hue) for hue, gpu in enumerate(gpus)),
             found=_found(len(gpus), known.order_by().count()),
-            measures=tuple(Tab(each.label, url_with(url, {**query, "measure": key}), key == name) for key, each in MEASURES.items()),
+            measures=tuple(measure_tabs(url, query, name)),
             ranges=range_tabs(url, query, wanted, gpus),
             measure=MEASURES[name],
             rows=tuple(_rows(list(courses.values()), MEASURES[name], step_s)),
-            marks=tuple(marks_of({names[pk]: course for pk, course in courses.items()})),
+            marks=tuple(marks_of(request.user, {pk: (names[pk], course) for pk, course in courses.items()})),
             step=words.duration(step_s) if step_s >= 60 else f"{step_s} s",
             longest_s=UNBROKEN_STEPS * step_s,
             limit_c=HOT_C if name == "temperature" else None,
@@ -325,7 +308,7 @@ def _rows(courses: Sequence[ReadingCourse], measure: Measure, row_s: int) -> Ite
                 row = found.setdefault(int(point["at"].timestamp()) // row_s, {})
                 row.setdefault(column, []).append(point[measure.column])
     for number, row in sorted(found.items()):
-        values = (str(round(measure.of(row[column]) / measure.per)) if column in row else "" for column in range(len(courses)))
+        values = (measure.said(row.get(column, [])) for column in range(len(courses)))
         yield ComparedRow(datetime.fromtimestamp(number * row_s, UTC), tuple(values))
 
 

@@ -13,6 +13,9 @@ from django.test.utils import CaptureQueriesContext
 
 from core.clock import db_now
 from inventory.models import Gpu, Reservation, ReservedGpu, StepResult
+from observability.alerts.models import AlertSubject
+from observability.models import FaultCount
+from tests.observability.alerts.rows import alert_of
 from tests.observability.telemetry.saying import gpus_of, reading, store
 from tests.pages.admin_world import QUERIES_MAX, AdminWorld
 from tests.pages.user_world import client_of
@@ -88,14 +91,19 @@ def test_a_user_sees_the_gpus_of_his_workspaces_and_of_no_other(admin_world: Adm
 def test_the_page_of_a_gpu_has_its_course_as_a_table_and_the_boxes_that_took_it(admin: Client, gpus: list[Gpu]) -> None:
     shown = text(admin.get(f"{FLEET}{gpus[0].pk}/"))
 
-    assert re.findall(r'<td class="num">(\d+)</td> <td class="num">97</td>', shown) == ["87", "88", "89"]
+    assert re.findall(r'<td class="num">(\d+)</td> ?<td class="num">97</td>', shown) == ["87", "88", "89"]
     assert "runs of vision took it" in shown
+    assert "Corrected ECC errors" in shown
+    power = text(admin.get(f"{FLEET}{gpus[0].pk}/?measure=power"))  # it is drawn, so it stands first
+    assert re.search(r'</time></td> ?<td class="num">650</td> ?<td class="num">89</td>', power)
+    assert admin.get(f"{FLEET}{gpus[0].pk}/?measure=odd").status_code == 400
 
 
 def test_a_user_sees_the_course_of_a_gpu_in_his_own_time(admin_world: AdminWorld, gpus: list[Gpu]) -> None:
     owner, outsider = client_of(admin_world.people.owner), client_of(admin_world.people.outsider)
 
-    assert "89" in text(owner.get(f"{OWN}{gpus[0].pk}/"))
+    own = text(owner.get(f"{OWN}{gpus[0].pk}/"))
+    assert ("89" in own, "Corrected ECC errors" in own) == (True, False)
     strange = text(outsider.get(f"{OWN}{gpus[0].pk}/"))
     assert "No readings in this time" in strange
     assert "runs" not in strange
@@ -141,11 +149,23 @@ def test_marks_tell_of_checks_and_of_faults(admin: Client, admin_world: AdminWor
         StepResult.objects.create(reservation=box, step=step, attempt=1, outcome=outcome, started_at=now, ended_at=now)
     store(admin_world.cluster, reading(gpus[3], at=now, temperature_c=60, new_faults=2))
 
+    before = now - timedelta(minutes=11)  # somebody else's time
+    for at, counts in ((before - timedelta(hours=1), ""), (before, "48:1"), (now, "48:1 79:2")):
+        FaultCount.objects.create(gpu=gpus[3], at=at, xid_counts=counts, is_newest=at == now)
+    alert = alert_of(None, None)
+    AlertSubject.objects.filter(alert=alert).update(subject_id=gpus[3].pk)
+
+    own = text(client_of(admin_world.people.owner).get(f"{OWN}{gpus[3].pk}/"))
+    assert ("Xid 79" in own, "Xid 48" in own, "Alert: hot" in own) == (True, False, False)
     shown = text(admin.get(f"{FLEET}{gpus[3].pk}/"))
+    assert "Xid 79, GPU has fallen off the bus, 2 times" in shown
+    assert "Xid 48, uncorrectable memory error" in shown
     assert "2 new faults, by its counters or an Xid" in shown
     assert "runs passed its checks" in shown
     assert "runs failed the check exit_network" in shown
-    assert "aurora-0 GPU 3: 2 new faults" in text(admin.get(f"{FLEET}compare/", {"q": "aurora-0"}))
+    together = text(admin.get(f"{FLEET}compare/", {"q": "aurora-0"}))
+    assert "aurora-0 GPU 3: 2 new faults" in together
+    assert "aurora-0 GPU 3: Alert: hot" in together
 
 
 def test_a_comparison_costs_few_queries(admin: Client, gpus: list[Gpu]) -> None:
