@@ -41,14 +41,14 @@ def group_of(path: str, *, only: Sequence[str] = ()) -> typer.Typer:
     from egs_client.sync.api import Api
 
     app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None)
-    kind = _kind_at(Api, path)
+    kind = kind_at(Api, path)
     for name, method in inspect.getmembers(kind, inspect.isfunction):
         if not name.startswith("_") and not hasattr(Resource, name) and name not in HIDDEN and (not only or name in only):
             app.command(VERBS.get(name, name.replace("_", "-")))(_command(path, name, method))
     return app
 
 
-def _kind_at(kind: Any, path: str) -> Any:
+def kind_at(kind: Any, path: str) -> Any:
     for part in path.split("."):
         getter = getattr(kind, part).func
         home, _, made = getter.__annotations__["return"].rpartition(".")
@@ -168,14 +168,14 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-def _kinds(kind: Any) -> list[Any]:
+def kinds_of(kind: Any) -> list[Any]:
     parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     return [each for each in parts if each not in (type(None), msgspec.UnsetType)]
 
 
 def _option_kind(kind: Any) -> tuple[Any, str]:
     """How the terminal takes it, and what its help says of that."""
-    kinds = _kinds(kind)
+    kinds = kinds_of(kind)
     note = f"Write `{NOTHING}` to clear it." if type(None) in get_args(kind) else ""
     choices = [str(choice) for each in kinds if get_origin(each) is Literal for choice in get_args(each) if choice]
     if choices:
@@ -192,7 +192,7 @@ def _option_kind(kind: Any) -> tuple[Any, str]:
 
 def _value(given: Any, kind: Any, field: str) -> Any:
     """Returns the value as the API takes it. Raises Refused."""
-    kinds = _kinds(kind)
+    kinds = kinds_of(kind)
     if isinstance(given, list) and get_origin(kinds[0]) in (Mapping, dict):
         pairs = dict(text.split("=", 1) for text in given if "=" in text)
         if len(pairs) != len(given):

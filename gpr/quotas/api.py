@@ -129,7 +129,7 @@ def reason_of(request: Request) -> str:
 
 def owner_of(data: dict[str, Any], actor: User) -> Project | Slice:
     if ("project" in data) == ("slice" in data):
-        raise InvalidInput({"project": ["Name a project or a slice, one of the two."]})
+        raise InvalidInput({"project": ["Name a project or a workspace, one of the two."]})
     if "slice" in data:
         return slice_for(actor, data["slice"])
     return one_by_reference(projects_visible_to(actor), data["project"], what="project")

@@ -16,6 +16,7 @@ TOP: Final = ("apiVersion", "kind", "metadata", "spec")
 LABEL_MAX_CHARS: Final = 63
 LABELS_MAX: Final = 32
 SECRET_FROM: Final = "secretFrom"  # noqa: S105 - a name of a field
+NO_SPAN: Final = "Must be a duration as 8h30m, 2d or 90s."
 NAMESPACE: Final = "kubectl reads the namespace, EGS does not: write spec.workspace instead."
 
 
@@ -148,7 +149,7 @@ class _Checker:
             try:
                 return span_parse(value)
             except ValueError:
-                self.fault(("spec", wish.name), "invalid_input", "Must be a duration as 8h30m, 2d or 90s.")
+                self.fault(("spec", wish.name), "invalid_input", NO_SPAN)
         elif self.kind is not None and not isinstance(value, bool) and any(name == wish.api for name, _ in self.kind.acts):
             self.fault(("spec", wish.name), "invalid_input", "Must be true or false.")
         elif wish.is_yaml and isinstance(value, str):

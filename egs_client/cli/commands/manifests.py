@@ -155,7 +155,8 @@ def export(
 
 
 def lint(files: Annotated[list[str], typer.Argument(help="Files and folders, or - for standard input.")]) -> None:
-    """Check manifests without a server: YAML, kinds, fields and names."""
+    """Check manifests without a server: YAML, kinds, fields and the types of values."""
+    from egs_client.cli.manifest_types import type_faults
     from egs_client.manifests.documents import documents_check
     from egs_client.manifests.faults import told_first
     from egs_client.manifests.text import documents_read
@@ -166,8 +167,8 @@ def lint(files: Annotated[list[str], typer.Argument(help="Files and folders, or 
         found, wrong = documents_read(name, text)
         documents += found
         faults += wrong
-    _, wrong = documents_check(documents)
-    fail(told_first([*faults, *wrong]))
+    wanted, wrong = documents_check(documents)
+    fail(told_first([*faults, *wrong, *type_faults(wanted)]))
     total = f"{counted(len(documents), 'manifest')} in {counted(len(texts), 'file')}"
     print(f"No mistake can be seen without the server: {total}.")
 

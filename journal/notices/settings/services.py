@@ -68,6 +68,6 @@ def _muted(user: User, references: list[str | UUID], before: list[str]) -> list[
     for reference in references[:MUTED_MAX]:
         slice_ = by_reference(tenancy().slices_seen_by(user), reference)
         if slice_ is None and str(reference) not in before:
-            raise InvalidInput({"muted_slices": ["There is no such slice, or you may not see it."]})
+            raise InvalidInput({"muted_slices": ["There is no such workspace, or you may not see it."]})
         muted.append(str(slice_.pk) if slice_ else str(reference))
     return sorted(set(muted))

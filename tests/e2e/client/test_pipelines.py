@@ -142,7 +142,7 @@ def _task(work: Any = None, **_: Any) -> Any:
 
 
 def _script(egs: Egs, source: str, given: dict[str, str]) -> str:
-    values = {"workflow.parameters.run": "9", "workflow.parameters.workspace": "vision"}
+    values = {"workflow.name": "9", "workflow.parameters.workspace": "vision"}
     values |= {f"inputs.parameters.{name}": text for name, text in given.items()}
     return _done(egs, [sys.executable, "-c", re.sub(r"\{\{([a-z.]+)}}", lambda found: values[found[1]], source)])
 

@@ -1,0 +1,40 @@
+"""`egs lint` knows the types of values from the SDK, without a server."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from egs_client.cli.manifest_types import type_faults
+from egs_client.manifests.documents import documents_check
+from egs_client.manifests.text import documents_read
+from tests.api.manifests.setups import SETUP, document
+from tests.e2e.processes import ROOT
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "spec", "field", "detail"),
+    [
+        ("GPRTemplate", "a", "workspace: vision, nodes: two", "nodes", "Must be a whole number."),
+        ("GPRTemplate", "a", "workspace: vision, rdma: 1", "rdma", "Must be true or false."),
+        ("GPRTemplate", "a", "workspace: vision, shape: 100", "shape", 'Must be text. Write it in quotes: "100".'),
+        ("GPRTemplate", "a", "workspace: vision, duration: [8h]", "duration", "Must be a duration as 8h30m, 2d or 90s."),
+        ("Member", "a", "workspace: vision, role: ownr", "role", "There is no ownr here. Did you mean owner?"),
+        ("Member", "a", "workspace: vision, role: 7", "role", 'Must be text. Write it in quotes: "7".'),
+        ("Workspace", "a", "project: p, clusters: aurora", "clusters", "Must be a list."),
+        ("Quota", "", "project: p, shape: H100-80GB, mostGpus: many", "mostGpus", "Must be a whole number."),
+        ("GPUJob", "a", "workspace: vision, env: [A]", "env", "Must be a mapping."),
+    ],
+)
+def test_a_value_that_can_never_be_one_of_the_field_is_told_with_its_line(kind: str, name: str, spec: str, field: str, detail: str) -> None:
+    (fault,) = type_faults(documents_check(documents_read("a", document(kind, name, spec))[0])[0])
+
+    assert (fault.line, fault.field, fault.detail) == (4 if name else 3, f"spec.{field}", detail)
+
+
+@pytest.mark.parametrize("text", [SETUP, (ROOT / "deploy/examples/templates.yaml").read_text()], ids=["every kind", "templates"])
+def test_what_can_be_applied_has_no_mistake(text: str) -> None:
+    wanted, _ = documents_check(documents_read("a", text)[0])
+
+    assert len(wanted) == len(list(yaml.safe_load_all(text)))
+    assert not list(type_faults(wanted))
