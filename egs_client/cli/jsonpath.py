@@ -1,15 +1,26 @@
-"""kubectl's JSONPath as far as people use it: `{.items[*].name}`, `{range .items[*]}{.name}{"\\n"}{end}`, `{.a['b']}`."""
+"""kubectl's JSONPath as far as people use it: `{.items[*].name}`, `{range .items[*]}{.name}{"\\n"}{end}`, `{.a['b']}`,
+`{.items[0:2].name}`, `{.items[?(@.state=="QUEUED")].name}`.
+"""
 
 from __future__ import annotations
 
 import json
+import operator
 import re
+from collections.abc import Callable
 from typing import Any
 
 from egs_client.cli.exits import Refused
 
 _PART = re.compile(r"{([^{}]*)}|([^{}]+)")
-_STEP = re.compile(r"\.([\w-]+)|\[(\*|-?\d+)\]|\['([^']+)'\]")
+_NAME, _TEXT = r"(?:\.[\w-]+)+", r"\"[^\"]*\"|'[^']*'|-?\d+(?:\.\d+)?|true|false|null"
+_STEP = re.compile(
+    rf"\.(?P<name>[\w-]+)|\['(?P<quoted>[^']+)'\]|\[(?P<index>-?\d+)\]|(?P<all>\.?\[\*\]|\.\*)|\[(?P<begin>-?\d*):(?P<end>-?\d*)\]"
+    rf"|\[\?\(\s*@(?P<field>{_NAME})\s*(?:(?P<sign>==|!=|<=|>=|<|>)\s*(?P<text>{_TEXT})\s*)?\)\]"
+)
+_SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge
+}  # fmt: skip
 
 
 def jsonpath(template: str, value: Any) -> str:
@@ -64,19 +75,33 @@ def _found(path: str, value: Any) -> list[Any]:
         raise Refused(f"This is no JSONPath: {path}")
     found = [value]
     for step in steps:
-        found = [each for inner in found for each in _step(inner, step[1] or step[3], step[2])]
+        found = [each for inner in found for each in _step(inner, step)]
     return found
 
 
-def _step(value: Any, name: str | None, index: str | None) -> list[Any]:
-    if name is not None:
+def _step(value: Any, step: re.Match[str]) -> list[Any]:
+    if name := step["name"] or step["quoted"]:
         return [value[name]] if isinstance(value, dict) and name in value else []
     if not isinstance(value, list):
-        return list(value.values()) if isinstance(value, dict) and index == "*" else []
-    if index == "*":
-        return value
-    at = int(index or 0)
-    return [value[at]] if -len(value) <= at < len(value) else []
+        return list(value.values()) if isinstance(value, dict) and step["all"] else []
+    if step["field"]:
+        return [each for each in value if _is_wanted(each, step)]
+    if step["index"]:
+        at = int(step["index"])
+        return [value[at]] if -len(value) <= at < len(value) else []
+    return value if step["all"] else value[int(step["begin"] or 0) : int(step["end"]) if step["end"] else None]
+
+
+def _is_wanted(each: Any, step: re.Match[str]) -> bool:
+    found = _found(step["field"], each)
+    if not step["sign"]:
+        return bool(found)
+    text = step["text"]
+    wanted = text[1:-1] if text[0] in "\"'" else json.loads(text)
+    try:
+        return bool(found) and _SIGNS[step["sign"]](found[0], wanted)
+    except TypeError:  # a text is neither more nor less than a number
+        return False
 
 
 def _text(value: Any) -> str:

@@ -22,11 +22,12 @@ apps = {"gpr": app}
 
 
 def starts_or_ends(gpr: Gpr) -> str:
+    """Its state says which, and the table fits into 80 columns."""
     if gpr.state == ACTIVE:
-        return f"ends {soon(gpr.ends_at)}"
+        return soon(gpr.ends_at)
     if gpr.estimate:
-        return f"starts {soon(gpr.estimate.start_at)}"
-    return f"ended {soon(gpr.ended_at)}" if gpr.ended_at else ""
+        return soon(gpr.estimate.start_at)
+    return soon(gpr.ended_at) if gpr.ended_at else ""
 
 
 NO_GPR = "There is no GPR. File one: egs gpr create NAME --shape H100-80GB --hours 1"
