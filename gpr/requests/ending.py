@@ -129,8 +129,8 @@ def _queue_again(gpr: Gpr, now: datetime) -> None:
 
 @plan_turn()
 @transaction.atomic
-def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
-    """Moves the end later if that harms no promise and reaches into no maintenance.
+def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime, is_dry: bool = False) -> None:
+    """Moves the end later if that harms no promise and reaches into no maintenance. `is_dry`: tries it alone.
 
     Raises IllegalTransition, InvalidInput, OverPolicy, StaleState or Conflict with the latest possible end.
     """
@@ -150,6 +150,8 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime) -> None:
     plan_lock()
     _refuse_beyond_budget(gpr, ends_at, actor, now)
     refuse_harmful_extension(gpr, ends_at=ends_at, actor=actor, now=now)
+    if is_dry:
+        return
     from_version = gpr.version
     updated = Gpr.objects.filter(pk=gpr.pk, version=from_version, state=S.ACTIVE).update(
         ends_at=ends_at, duration_s=gpr.duration_s + extra_s, remaining_s=gpr.remaining_s + extra_s, version=from_version + 1

@@ -117,6 +117,7 @@ class Versioned(StrictSerializer):
 
 class Extension(Versioned):
     extra_s = Duration()
+    is_dry = Flag(required=False, help_text="Whether to refuse what is not possible, and else to change nothing.")
 
 
 class Decision(Versioned):

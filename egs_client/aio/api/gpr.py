@@ -699,18 +699,25 @@ class Gprs(AsyncResource):
         )
 
     async def extend(
-        self, id: str, *, extra_s: int | str, version: int | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        id: str,
+        *,
+        extra_s: int | str,
+        version: int | UnsetType = UNSET,
+        is_dry: bool | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.GprDetail:
         """Extend a running request, if this moves no promise. If it would harm other requests, the answer is 409 `conflict` with two
         more members: `max_ends_at`, the latest possible end (the present end if no extension is possible), and `next_id`, the
         request that needs the nodes next. `next_id` is null if the reader may not see that request, or if a maintenance is next.
 
         version: The version that you read. The answer is 409 if the request has changed since.
+        is_dry: Whether to refuse what is not possible, and else to change nothing.
         """
         return await self.client.call(
             "POST",
             f"gprs/{self.quoted(id)}/extend/",
-            body={"version": version, "extra_s": extra_s},
+            body={"version": version, "extra_s": extra_s, "is_dry": is_dry},
             is_keyed=True,
             key=idempotency_key,
             kind=models.GprDetail,

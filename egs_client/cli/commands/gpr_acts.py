@@ -109,13 +109,16 @@ def edit(
     with client() as egs:
         found = gpr_of(gpr, egs)
         for field, value in fields.items():
-            old = getattr(found, field)
-            print(f"{field}: {old if old is not None else '-'} -> {value}")
+            print(f"{field.removesuffix('_s')}: {_told(field, getattr(found, field))} -> {_told(field, value)}")
         if dry_run:
             return
         with settled():
             changed = egs.gprs.update(found.id, version=found.version, **fields)
         print("\n".join(lines_of(changed, egs)))
+
+
+def _told(field: str, value: Any) -> Any:
+    return "-" if value is None else span(value) if field.endswith("_s") and not isinstance(value, str) else value
 
 
 def extend(
@@ -125,8 +128,8 @@ def extend(
     with client() as egs:
         found = gpr_of(gpr, egs)
         if dry_run:
-            extra_s = options.seconds(by) or 0
-            print(f"{found.name} ends {when(found.ends_at)}; it would end {span(extra_s)} later, unless that breaks a promise.")
+            egs.gprs.extend(found.id, extra_s=by, is_dry=True)
+            print(f"{found.name} ends {when(found.ends_at)}; it can end {by} later.")
             return
         with settled():
             longer = egs.gprs.extend(found.id, extra_s=by)

@@ -37,12 +37,22 @@ def test_it_ends_later_by_what_was_asked(extra: Any, owner: Caller, gpr: Gpr) ->
     assert [row.not_after_at for row in factories.held(gpr)] == [moment(after["ends_at"])]
 
 
+def test_what_is_only_tried_changes_nothing(owner: Caller, gpr: Gpr) -> None:
+    before = owner.get(f"gprs/{gpr.pk}/").json()
+
+    after = owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": "10m", "is_dry": True}).json()
+
+    assert (after["ends_at"], after["version"]) == (before["ends_at"], before["version"])
+    assert [row.not_after_at for row in factories.held(gpr)] == [moment(before["ends_at"])]
+
+
 def test_not_if_somebody_was_promised_these_gpus(owner: Caller, world: World, gpr: Gpr) -> None:
     factories.gpr(world.foreign_slice, world.people.outsider, nodes=2)
 
-    body = assert_problem(owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 3600}), 409, "conflict")
+    for is_dry in (True, False):
+        body = assert_problem(owner.post(f"gprs/{gpr.pk}/extend/", {"extra_s": 3600, "is_dry": is_dry}), 409, "conflict")
+        assert "outsider" not in str(body)
 
-    assert "outsider" not in str(body)
     assert owner.get(f"gprs/{gpr.pk}/").json()["duration_s"] == 3600
 
 
