@@ -67,6 +67,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
+def hours(value: float) -> str:
+    """`12.3`, `1,742`."""
+    return number(round(value, 1) if value < 100 else round(value))
+
+
 def plural(count: int, noun: str) -> str:
     """`1 node`, `2 nodes`, `10,000 queries`."""
     if count == 1:

@@ -19,13 +19,26 @@ from core.words import (
     duration,
     duration_exact,
     duration_parse,
+    hours,
     number,
     plural,
     split,
 )
 from protocol.nodes.steps import step_name
 
-__all__ = ["DAY_S", "DURATION_S_MAX", "HOUR_S", "MINUTE_S", "duration", "duration_exact", "duration_parse", "number", "plural", "step_name"]
+__all__ = [
+    "DAY_S",
+    "DURATION_S_MAX",
+    "HOUR_S",
+    "MINUTE_S",
+    "duration",
+    "duration_exact",
+    "duration_parse",
+    "hours",
+    "number",
+    "plural",
+    "step_name",
+]
 
 STATE_WORDS = {
     "PENDING_APPROVAL": "Needs approval",

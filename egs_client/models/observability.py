@@ -327,6 +327,9 @@ class Workload(Struct, kw_only=True):
     gpus_asked: int
     use_percent: int | None
     efficiency_percent: int | None
+    held_hours: float
+    used_hours: float
+    wasted_hours: float
     temperature_c: int | None
     power_w: int | None
     straggler_count: int
@@ -366,6 +369,9 @@ class WorkloadDetail(Struct, kw_only=True):
     gpus_asked: int
     use_percent: int | None
     efficiency_percent: int | None
+    held_hours: float
+    used_hours: float
+    wasted_hours: float
     temperature_c: int | None
     power_w: int | None
     straggler_count: int

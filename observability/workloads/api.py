@@ -53,6 +53,9 @@ class WorkloadSerializer(ModelOutputSerializer[Workload]):
     cluster_id = serializers.UUIDField()
     cluster = serializers.CharField(source="cluster.name")
     efficiency_percent = serializers.IntegerField(allow_null=True, help_text="GPU time used, of that held; null: nothing measured yet.")
+    held_hours = serializers.FloatField(help_text="GPU-hours in which its GPUs were measured, since its start.")
+    used_hours = serializers.FloatField(help_text="Of these, those in which kernels ran.")
+    wasted_hours = serializers.FloatField(help_text="The others of these.")
     gprs = serializers.SerializerMethodField(help_text="Requests that carry its pods, or did; the newest first.")
     is_stale = serializers.SerializerMethodField(help_text="The agent of its cluster is silent: this is its last report.")
 
@@ -61,7 +64,7 @@ class WorkloadSerializer(ModelOutputSerializer[Workload]):
         fields = [
             *("id", "name", "kind", "api", "namespace", "slice_id", "slice", "cluster_id", "cluster", "state", "created_at", "ended_at"),
             *("model", "framework", "gprs", "pods_running", "pods_waiting", "gpus_held", "gpus_asked", "use_percent", "efficiency_percent"),
-            *("temperature_c", "power_w", "straggler_count", "measured_at", "is_stale"),
+            *("held_hours", "used_hours", "wasted_hours", "temperature_c", "power_w", "straggler_count", "measured_at", "is_stale"),
         ]
         read_only_fields = fields
 

@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models import Q
 
 from core.column_checks import column_checks
+from core.words import HOUR_S
 from inventory.models import Cluster
 from slices.models import Slice
 
@@ -78,6 +79,18 @@ class Workload(models.Model):
     @property
     def efficiency_percent(self) -> int | None:
         return round(100 * self.used_gpu_s / self.held_gpu_s) if self.held_gpu_s else None
+
+    @property
+    def held_hours(self) -> float:
+        return self.held_gpu_s / HOUR_S
+
+    @property
+    def used_hours(self) -> float:
+        return self.used_gpu_s / HOUR_S
+
+    @property
+    def wasted_hours(self) -> float:
+        return self.held_hours - self.used_hours
 
 
 @column_checks

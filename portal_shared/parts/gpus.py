@@ -182,7 +182,7 @@ def _facts(counts: dict[str, Any], url: str) -> list[Fact]:
         Fact(f"{HOT_C} °C or more", words.number(counts[View.HOT]), url=f"{url}?view=hot", tone="late" if counts[View.HOT] else ""),
         Fact("Throttled now", words.number(counts["throttled"]), tone="late" if counts["throttled"] else ""),
         Fact("Held and idle", words.number(counts[View.IDLE]), url=f"{url}?view=idle", tone="late" if counts[View.IDLE] else ""),
-        Fact("Power", f"{(counts['power_w'] or 0) / 1000:.1f} kW"),
+        Fact("Power", f"{(counts['power_w'] or 0) / 1000:,.1f} kW"),
         Fact("Stale", words.number(counts[View.STALE]), "no reading for a minute", url=f"{url}?view=stale"),
     ]
 

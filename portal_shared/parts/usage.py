@@ -126,10 +126,10 @@ class UsageLine:
             name=row.name,
             of=row.of,
             url=_opens(row, asked, portal),
-            held=_hours(usage.held_hours),
-            used=_hours(usage.used_hours),
-            wasted=_hours(usage.wasted_hours),
-            unmeasured=_hours(usage.unmeasured_hours),
+            held=words.hours(usage.held_hours),
+            used=words.hours(usage.used_hours),
+            wasted=words.hours(usage.wasted_hours),
+            unmeasured=words.hours(usage.unmeasured_hours),
             efficiency=_percent(usage.efficiency),
             is_low=usage.efficiency is not None and usage.efficiency < LOW,
             cost=_cost(usage),
@@ -167,7 +167,7 @@ class StandingLine:
 
     @classmethod
     def of(cls, standing: LeaguePlace) -> StandingLine:
-        efficiency, measured = _percent(standing.efficiency), _hours(standing.measured_hours)
+        efficiency, measured = _percent(standing.efficiency), words.hours(standing.measured_hours)
         return cls(standing.slice_id, standing.place, standing.slice, standing.project, efficiency, measured)
 
 
@@ -227,7 +227,7 @@ class UsagePage:
         return cls(
             title=f"{asked.month:%B %Y}",
             facts=tuple(_facts(total)),
-            note=f"{_hours(total.unpriced_hours)} GPU-hours had no price." if total.unpriced_hours and total.cost else "",
+            note=f"{words.hours(total.unpriced_hours)} GPU-hours had no price." if total.unpriced_hours and total.cost else "",
             points=tuple(_points(usage_days(rows))),
             tabs=tuple(_tabs(request, asked, url)),
             heading=TAB_WORDS[asked.by],
@@ -255,10 +255,12 @@ class UsagePage:
 def _facts(total: Usage) -> list[Fact]:
     efficiency = total.efficiency
     return [
-        Fact("Held", f"{_hours(total.held_hours)} h", "GPU-hours, from reservation to release"),
-        Fact("Used", f"{_hours(total.used_hours)} h", "kernels ran"),
-        Fact("Wasted", f"{_hours(total.wasted_hours)} h", "no kernel ran", tone="late" if total.wasted_hours > total.used_hours else ""),
-        Fact("Not measured", f"{_hours(total.unmeasured_hours)} h", "entry, exit, no readings"),
+        Fact("Held", f"{words.hours(total.held_hours)} h", "GPU-hours, from reservation to release"),
+        Fact("Used", f"{words.hours(total.used_hours)} h", "kernels ran"),
+        Fact(
+            "Wasted", f"{words.hours(total.wasted_hours)} h", "no kernel ran", tone="late" if total.wasted_hours > total.used_hours else ""
+        ),
+        Fact("Not measured", f"{words.hours(total.unmeasured_hours)} h", "entry, exit, no readings"),
         Fact("Efficiency", _percent(efficiency), "used of measured", tone="late" if efficiency is not None and efficiency < LOW else ""),
         Fact("Cost", _cost(total), settings.EGS_CURRENCY if total.cost else ""),
     ]
@@ -282,10 +284,6 @@ def _points(days: Sequence[tuple[date, Usage]]) -> Iterator[DayPoint]:
         usage = known.get(day)
         hours = (usage.held_hours, usage.used_hours, usage.wasted_hours) if usage else (0.0, 0.0, 0.0)
         yield DayPoint(datetime.combine(day, time(12), UTC), *(f"{each:.1f}" for each in hours))  # noon is the same day in most zones
-
-
-def _hours(hours: float) -> str:
-    return words.number(round(hours, 1) if hours < 100 else round(hours))
 
 
 def _percent(share: float | None) -> str:

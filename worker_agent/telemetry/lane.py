@@ -62,7 +62,9 @@ class TelemetryLane:
             return
         self._dropped = 0
         self.every_s = min(max(reply.every_s, EVERY_S), EVERY_MAX_S)
-        self._tell(f"the hub refuses readings of GPUs that it does not know here: {reply.refused}" if reply.refused else "")
+        self._tell(
+            f"the hub refuses readings, of GPUs that it does not know here or of impossible times: {reply.refused}" if reply.refused else ""
+        )
 
     def on_no_answer(self, why: str, mono: float, retry_after_s: float = 0.0) -> None:
         self._count(len(self._sent))

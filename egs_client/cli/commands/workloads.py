@@ -130,6 +130,7 @@ def lines(row: WorkloadDetail) -> Iterator[tuple[str, str]]:
     yield "Pods", f"{row.pods_running} running, {row.pods_waiting} waiting"
     yield "GPUs", f"{row.gpus_held} held, {row.gpus_asked} asked for"
     yield from (("Use", percent(row.use_percent)), ("Efficiency", percent(row.efficiency_percent)))
+    yield "GPU-hours", f"{row.held_hours:.1f} held, {row.used_hours:.1f} used, {row.wasted_hours:.1f} wasted"
     yield "Hottest", "" if row.temperature_c is None else f"{row.temperature_c} °C"
     yield "Power", "" if row.power_w is None else f"{row.power_w} W"
     for gpu in row.gpus:

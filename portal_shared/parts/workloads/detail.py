@@ -161,7 +161,11 @@ def _facts(row: Workload, gpus: Sequence[WorkloadGpu], portal: Portal, request: 
     fresh = [gpu for gpu in gpus if gpu.is_fresh(request.now)]
     use = [gpu.reading.utilization_percent for gpu in fresh if gpu.reading and gpu.reading.utilization_percent is not None]
     yield Fact("Average use", f"{round(sum(use) / len(use))} %" if use else "none", "of its GPUs now")
-    yield Fact("Efficiency", with_unit(row.efficiency_percent, "%"), "used of held, since its start")
+    yield Fact(
+        "Efficiency",
+        with_unit(row.efficiency_percent, "%"),
+        f"{words.hours(row.used_hours)} of {words.hours(row.held_hours)} GPU-hours, since its start",
+    )
     yield _most("Hottest GPU", "temperature_c", "°C", fresh, portal)
     yield _most("Highest power", "power_w", "W", fresh, portal)
     count = row.straggler_count if row.state == WorkloadState.RUNNING else 0

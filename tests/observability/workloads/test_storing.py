@@ -154,6 +154,7 @@ def test_what_gpus_did_is_added_up_for_their_workload(cluster: Cluster, box: Gpr
 
     row = only()
     assert (row.use_percent, row.temperature_c, row.power_w, row.efficiency_percent) == (40, 63, 4000, 40)
+    assert [hours * 3600 for hours in (row.held_hours, row.used_hours, row.wasted_hours)] == pytest.approx([240, 96, 144])
     assert row.held_gpu_s == pytest.approx(30 * 8)
 
 
