@@ -111,7 +111,7 @@ def test_a_scrape_costs_the_same_queries_for_any_number_of_gprs_and_nodes() -> N
         for _ in range(3):
             factories.gpr(factories.make_slice(there, owner=owner), owner)
 
-    assert queries() == few <= 16
+    assert queries() == few <= 17  # on PostgreSQL five of them ask for the time
 
 
 # -- who may read it -----------------------------------------------------------------------------------------------------

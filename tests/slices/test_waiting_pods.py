@@ -66,7 +66,7 @@ def test_what_is_as_it_was_is_not_written(agent: Agent, bound: Namespace) -> Non
     with CaptureQueriesContext(connection) as captured:
         agent.sync(waiting=(WAITING,))
 
-    assert not [query for query in captured if query["sql"].startswith("UPDATE") and "slices_namespace" in query["sql"]]
+    assert not [query for query in captured if (query["sql"] or "").startswith("UPDATE") and "slices_namespace" in query["sql"]]
 
 
 def test_an_agent_tells_of_its_own_cluster_and_of_bound_namespaces_alone(agent: Agent, bound: Namespace) -> None:
