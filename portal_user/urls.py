@@ -71,6 +71,7 @@ urlpatterns: list[URLPattern] = [
     path("workspaces/<str:slice>/service-accounts/<uuid:pk>/", service_accounts.service_account, name="service-account"),
     path("workspaces/<str:slice>/service-accounts/<uuid:pk>/role/", service_accounts.role, name="service-account-role"),
     path("workspaces/<str:slice>/service-accounts/<uuid:pk>/disable/", service_accounts.disable, name="service-account-disable"),
+    path("workspaces/<str:slice>/service-accounts/<uuid:pk>/delete/", service_accounts.delete, name="service-account-delete"),
     path("workspaces/<str:slice>/service-accounts/<uuid:pk>/enable/", service_accounts.enable, name="service-account-enable"),
     path("workspaces/<str:slice>/service-accounts/<uuid:pk>/tokens/new/", service_accounts.token_new, name="service-token-new"),
     path(

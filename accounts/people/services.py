@@ -73,7 +73,7 @@ def user_disable(*, user: User, actor: User | None, now: datetime) -> None:
 
 
 @transaction.atomic
-def user_enable(*, user: User, actor: User, now: datetime) -> None:
+def user_enable(*, user: User, actor: User | None, now: datetime) -> None:
     """Tokens work again; the person has to sign in anew."""
     if User.objects.filter(pk=user.pk, is_active=False).update(is_active=True):
         report(AccountChange("user.enabled", f"{user.name} was enabled again.", actor, now, user=user))

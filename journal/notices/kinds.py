@@ -147,6 +147,7 @@ NOT_TOLD: Final = frozenset(
         *("quota.changed", "quota.created", "quota.deleted", "reservation.force_released"),
         *("slice.clusters_changed", "slice.created", "slice.home_changed", "policy.changed"),
         *("slice.invitation_withdrawn", "slice.member_removed", "slice.service_account_added", "slice.service_account_changed"),
+        "slice.service_account_deleted",
         *("slice.kubeconfig_asked", "slice.kubeconfig_closed", "slice.kubeconfig_expired", "slice.kubeconfig_failed"),
         *("slice.kubeconfig_issued", "slice.kubeconfig_read", "slice.kubeconfig_revoked"),
         *("slice.namespace_adopted", "slice.namespace_bound", "slice.namespace_left", "slice.namespace_repaired"),

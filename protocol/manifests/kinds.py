@@ -279,7 +279,6 @@ KINDS: Final = (
         keys=("slice",),
         fields=(_SLICE, Field("role"), Field("is_active", At.CHANGE)),
         exported_if={"cluster": (None,)},
-        kept="A service account stays in EGS: set active: false.",
     ),
     Kind(
         name="Namespace",

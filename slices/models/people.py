@@ -48,6 +48,7 @@ class ServiceAccount(models.Model):
     cluster_user = models.CharField(max_length=253, blank=True, help_text="Its user name in that cluster; empty: made in EGS.")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField()
+    deleted_at = models.DateTimeField(null=True, help_text="The row keeps its name for the workspace. Null: it is not deleted.")
 
     class Meta:
         ordering: ClassVar[list[str]] = ["user__name"]

@@ -20,7 +20,13 @@ from slices.api import SliceScopedViewSet
 from slices.models import ROLES_OF_SERVICES, ServiceAccount
 from slices.selectors import slice_for
 from slices.service_accounts.selectors import service_account_of, service_accounts_of
-from slices.service_accounts.services import SCOPES, service_account_change, service_account_create, service_token_create
+from slices.service_accounts.services import (
+    SCOPES,
+    service_account_change,
+    service_account_create,
+    service_account_delete,
+    service_token_create,
+)
 
 
 class ServiceAccountSerializer(ModelOutputSerializer[ServiceAccount]):
@@ -84,6 +90,13 @@ class ServiceAccountViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, Sl
         row, data = service_account_of(slice_, account), self.body(ServiceAccountChange)
         service_account_change(account=row, **data, actor=actor_of(request), now=self.now)
         return Response(ServiceAccountSerializer(service_account_of(slice_, account)).data)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, slice: str, account: str) -> Response:
+        """Delete it: its tokens end at once. Requests and records keep its name."""
+        slice_ = self.slice(Verb.MANAGE)
+        service_account_delete(account=service_account_of(slice_, account), actor=actor_of(request), now=self.now)
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class ServiceTokenCreate(TokenBody):

@@ -10,7 +10,11 @@ from slices.models import Membership, ServiceAccount, Slice
 def service_accounts_of(slice_: Slice) -> QuerySet[ServiceAccount]:
     """Annotated with the `role`, which is None in a workspace that is removed."""
     role = Membership.objects.filter(slice=slice_, user=OuterRef("user")).values("role")
-    return slice_.service_accounts.annotate(role=Subquery(role)).select_related("user", "slice", "cluster", "created_by")
+    return (
+        slice_.service_accounts.filter(deleted_at=None)
+        .annotate(role=Subquery(role))
+        .select_related("user", "slice", "cluster", "created_by")
+    )
 
 
 def service_account_of(slice_: Slice, reference: str) -> ServiceAccount:

@@ -13,9 +13,9 @@ from typing import Final
 
 from django.db import transaction
 
-from accounts.models import Scope, User
+from accounts.models import ApiToken, Scope, User
 from accounts.people.services import user_create, user_disable, user_enable
-from accounts.tokens.services import NewToken, TokenTerms, token_create
+from accounts.tokens.services import NewToken, TokenTerms, token_create, token_revoke
 from core.errors import Conflict, InvalidInput, NotAllowed
 from core.names import name_fault
 from inventory.models import Cluster
@@ -23,7 +23,7 @@ from journal.changes import difference
 from journal.models import Severity
 from journal.services import event_record
 from slices.models import Role, ServiceAccount, Slice
-from slices.services import member_put, slice_lock_open
+from slices.services import member_put, member_take, slice_lock_open
 
 NAME_MAX: Final = 63
 MOST: Final = 100  # of a workspace
@@ -49,7 +49,7 @@ def service_account_met(*, slice_: Slice, cluster: Cluster, cluster_user: str, n
     Raises NotAllowed when its owners have disabled it, or Conflict.
     """
     account = ServiceAccount.objects.select_related("user").filter(slice=slice_, cluster=cluster, cluster_user=cluster_user).first()
-    if account is None:
+    if account is None or account.deleted_at is not None:
         name = _name_of(slice_, cluster, cluster_user)
         account = _add(slice_, name, Role.EDITOR, cluster=cluster, cluster_user=cluster_user, actor=None, now=now)
     if not account.user.is_active:
@@ -75,6 +75,24 @@ def service_account_change(
 
 
 @transaction.atomic
+def service_account_delete(*, account: ServiceAccount, actor: User, now: datetime) -> None:
+    """Its tokens and its role end at once; requests and records keep its name. Whoever makes it anew gets it without its tokens.
+
+    Raises Conflict for one of a cluster that is disabled, or in a workspace that is closed.
+    """
+    slice_lock_open(account.slice)
+    if account.cluster is not None and not account.user.is_active:
+        raise Conflict(f"EGS would add {account.user.name} anew when it files again in cluster {account.cluster.name}. Leave it disabled.")
+    for token in ApiToken.objects.filter(user=account.user, revoked_at=None, expires_at__gt=now).select_related("user"):
+        token_revoke(token=token, actor=actor, now=now)
+    user_disable(user=account.user, actor=actor, now=now)
+    member_take(slice_=account.slice, user=account.user, actor=actor, now=now)
+    ServiceAccount.objects.filter(pk=account.pk).update(deleted_at=now)
+    text = f"Service account {account.user.name} of workspace {account.slice.name} was deleted."
+    event_record(kind="slice.service_account_deleted", message=text, at=now, actor=actor, slice_id=account.slice_id)
+
+
+@transaction.atomic
 def service_token_create(*, account: ServiceAccount, terms: TokenTerms, actor: User, now: datetime) -> NewToken:
     """The token is bound to the workspace. Raises Conflict for an account that is disabled; see also token_create."""
     if not account.user.is_active:
@@ -87,12 +105,11 @@ def _add(
     slice_: Slice, name: str, role: Role, *, cluster: Cluster | None = None, cluster_user: str = "", actor: User | None, now: datetime
 ) -> ServiceAccount:
     slice_lock_open(slice_)
-    if slice_.service_accounts.count() >= MOST:
-        raise Conflict(f"Workspace {slice_.name} has {MOST} service accounts, which is the most.")
-    user = user_create(name=name, is_service=True, actor=actor, now=now)
-    account = ServiceAccount.objects.create(
-        user=user, slice=slice_, cluster=cluster, cluster_user=cluster_user, created_by=actor, created_at=now
-    )
+    if slice_.service_accounts.filter(deleted_at=None).count() >= MOST:
+        raise Conflict(f"Workspace {slice_.name} has {MOST} service accounts, which is the most. Delete one first.")
+    user = _user_of_deleted(slice_, name, actor, now) or user_create(name=name, is_service=True, actor=actor, now=now)
+    terms = {"slice": slice_, "cluster": cluster, "cluster_user": cluster_user, "created_by": actor, "created_at": now, "deleted_at": None}
+    account, _ = ServiceAccount.objects.update_or_create(user=user, defaults=terms)
     if cluster is None:
         text = f"{name} is a service account of workspace {slice_.name}."
         event_record(kind="slice.service_account_added", message=text, at=now, actor=actor, slice_id=slice_.pk)
@@ -101,6 +118,16 @@ def _add(
         event_record(kind="slice.service_account_met", message=text, at=now, severity=Severity.WARNING, slice_id=slice_.pk)
     member_put(slice_=slice_, user=user, role=role, is_by_group=False, actor=actor, now=now)
     return account
+
+
+def _user_of_deleted(slice_: Slice, name: str, actor: User | None, now: datetime) -> User | None:
+    """Makes it active again."""
+    found = ServiceAccount.objects.select_related("user").filter(slice=slice_, user__name=name, deleted_at__isnull=False).first()
+    if found is None:
+        return None
+    user_enable(user=found.user, actor=actor, now=now)
+    found.user.is_active = True
+    return found.user
 
 
 def _name_of(slice_: Slice, cluster: Cluster, cluster_user: str) -> str:

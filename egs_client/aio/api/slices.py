@@ -645,6 +645,15 @@ class SlicesServiceAccounts(AsyncResource):
             kind=models.ServiceAccount,
         )
 
+    async def delete(self, slice: str, account: str, *, if_match: str | None = None) -> None:
+        """Delete it: its tokens end at once. Requests and records keep its name.
+
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
+        """
+        await self.client.call(
+            "DELETE", f"slices/{self.quoted(slice)}/service-accounts/{self.quoted(account)}/", if_match=if_match, kind=type(None)
+        )
+
 
 class SlicesServiceAccountsTokens(AsyncResource):
     def list(self, slice: str, account: str, *, page_size: int | UnsetType = UNSET) -> AsyncPages[shared.Token]:

@@ -137,6 +137,22 @@ def edit(
     print(f"{changed.name} is {changed.role}, {state_of(changed)}.")
 
 
+@app.command()
+def delete(account: Account, workspace: options.Workspace = None, yes: options.Yes = False, dry_run: options.DryRun = False) -> None:
+    """End it and its tokens at once. Requests and records keep its name."""
+    with client() as egs:
+        slice_ = workspace_of(workspace, egs)
+        found = egs.slices.service_accounts.get(slice_, _full(account, slice_))
+        if dry_run:
+            print(f"{found.name} would be deleted.")
+            return
+        if not agreed(f"Delete {found.name}?", is_yes=yes, needs_yes=True):
+            return
+        with settled():
+            egs.slices.service_accounts.delete(slice_, found.id)
+    print(f"{found.name} is deleted.")
+
+
 @token_app.command("ls", hidden=True)
 @token_app.command("list")
 def tokens(account: Account, workspace: options.Workspace = None, output: Output = "table") -> None:

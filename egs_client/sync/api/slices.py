@@ -633,6 +633,15 @@ class SlicesServiceAccounts(Resource):
             kind=models.ServiceAccount,
         )
 
+    def delete(self, slice: str, account: str, *, if_match: str | None = None) -> None:
+        """Delete it: its tokens end at once. Requests and records keep its name.
+
+        if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
+        """
+        self.client.call(
+            "DELETE", f"slices/{self.quoted(slice)}/service-accounts/{self.quoted(account)}/", if_match=if_match, kind=type(None)
+        )
+
 
 class SlicesServiceAccountsTokens(Resource):
     def list(self, slice: str, account: str, *, page_size: int | UnsetType = UNSET) -> Pages[shared.Token]:

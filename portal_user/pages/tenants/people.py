@@ -84,6 +84,7 @@ class ProgramRow:
     role_url: str
     disable_url: str  # one of these two is empty
     enable_url: str
+    delete_url: str
 
     @classmethod
     def of(cls, row: ServiceAccount, *, slice_name: str, sees_tokens: bool, may_manage: bool) -> ProgramRow:
@@ -91,6 +92,7 @@ class ProgramRow:
         is_active = row.user.is_active
         switch = reverse(f"service-account-{'disable' if is_active else 'enable'}", args=[slice_name, row.pk]) if may_manage else ""
         role = getattr(row, "role", None)  # annotated
+        may_delete = is_active or row.cluster is None  # a disabled one of a cluster would come back
         return cls(
             id=row.pk,
             name=row.user.name,
@@ -101,6 +103,7 @@ class ProgramRow:
             role_url=reverse("service-account-role", args=[slice_name, row.pk]) if may_manage else "",
             disable_url=switch if is_active else "",
             enable_url="" if is_active else switch,
+            delete_url=reverse("service-account-delete", args=[slice_name, row.pk]) if may_manage and may_delete else "",
         )
 
 

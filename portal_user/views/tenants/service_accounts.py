@@ -20,7 +20,13 @@ from portal_user.views.tenants.people import TOPICS, confirm, decide_role
 from slices.models import ROLES_OF_SERVICES, Role, ServiceAccount, Slice
 from slices.selectors import slice_for
 from slices.service_accounts.selectors import service_account_of
-from slices.service_accounts.services import SCOPES, service_account_change, service_account_create, service_token_create
+from slices.service_accounts.services import (
+    SCOPES,
+    service_account_change,
+    service_account_create,
+    service_account_delete,
+    service_token_create,
+)
 
 
 @require_GET
@@ -77,6 +83,22 @@ def disable(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
 @needs_write
 def enable(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
     return _switch(request, slice, pk, is_active=True, text="Its tokens that are not revoked work again.")
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+@needs_write
+def delete(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
+    slice_, account = _managed(request, slice, pk)
+
+    def do() -> str:
+        service_account_delete(account=account, actor=request.user, now=request.now)
+        return f"{account.user.name} is deleted"
+
+    text = "Its tokens end to work at once, for good. Requests and records keep its name."
+    if account.cluster:
+        text += " If it files again in its cluster, it comes back as an editor: disable it to keep it out."
+    return confirm(request, slice_, f"Delete {account.user.name}?", text, "Delete account", do)
 
 
 @require_http_methods(["GET", "POST"])

@@ -206,6 +206,7 @@ TABLE: dict[tuple[str, str], Row] = {
     ("POST", "slices/<slice>/service-accounts/"): Row(change(201), {"name": "new", "role": "editor"}),
     ("GET", "slices/<slice>/service-accounts/<account>/"): Row(SEE),
     ("PATCH", "slices/<slice>/service-accounts/<account>/"): Row(change(200), {"role": "viewer"}),
+    ("DELETE", "slices/<slice>/service-accounts/<account>/"): Row(change(204)),
     ("GET", "slices/<slice>/service-accounts/<account>/tokens/"): Row(Codes(401, 200, 403, 404, 200, 200, 404)),
     ("POST", "slices/<slice>/service-accounts/<account>/tokens/"): Row(change(201), {"name": "new", "scopes": ["gpr:write"]}),
     ("GET", "slices/<slice>/service-accounts/<account>/tokens/<ref>/"): Row(Codes(401, 200, 403, 404, 200, 200, 404)),

@@ -136,7 +136,7 @@ def test_whom_an_owner_does_not_know_he_invites_once(owner: Caller, world: World
     assert not world.slice.invitations.exists()
 
 
-def test_a_service_account_has_the_name_of_its_workspace_before_it_and_no_deletion_ends_it(owner: Caller, world: World) -> None:
+def test_a_service_account_has_the_name_of_its_workspace_before_it_and_is_deleted_by_it(owner: Caller, world: World) -> None:
     nightly = document("ServiceAccount", "nightly", "workspace: vision, role: editor")
     service_account_met(slice_=world.slice, cluster=world.cluster, cluster_user="system:serviceaccount:x:bot", now=db_now())
 
@@ -147,8 +147,8 @@ def test_a_service_account_has_the_name_of_its_workspace_before_it_and_no_deleti
     exported = owner.get("manifests/export/", kind="sa").json()["text"]
     assert exported.count("kind: ServiceAccount") == 1  # that of the cluster comes by itself
     assert acts(apply(owner, exported)) == ["unchanged"]
-    (kept,) = owner.post("manifests/delete/", {"files": [{"name": "a", "text": nightly}]}).json()["results"]
-    assert (kept["act"], kept["note"]) == ("kept", "A service account stays in EGS: set active: false.")
+    assert acts(owner.post("manifests/delete/", {"files": [{"name": "a", "text": nightly}]})) == ["deleted"]
+    assert owner.get("slices/vision/service-accounts/vision:nightly/").status_code == 404
     assert mistakes(apply(owner, nightly.replace("editor", "owner").replace("nightly", "boss"))) == [(4, "spec.role", "invalid_input")]
 
 

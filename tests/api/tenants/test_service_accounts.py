@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from django.test import Client
 
@@ -12,6 +14,8 @@ from gpr.models import Gpr
 from journal.models import Event
 from slices.closing.services import slice_close
 from slices.models import Life, ProjectAdmin, Role
+from slices.service_accounts import services
+from slices.service_accounts.services import service_account_met
 from slices.services import member_set
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
@@ -64,6 +68,37 @@ def test_a_disabled_service_account_is_out_at_once_and_gets_no_token_until_it_is
     (token,) = owner.get(f"{ACCOUNTS}{pk}/tokens/").json()["results"]
     assert owner.post(f"{ACCOUNTS}{pk}/tokens/{token['id']}/rotate/", {"overlap_s": 0}).status_code == 201
     assert program.get("me/").status_code == 401
+
+
+def test_a_deleted_service_account_is_out_for_good_gives_its_place_back_and_stays_in_records(
+    owner: Caller, teammate: Caller, admin: Caller, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "MOST", 1)
+    pk, program = program_of(owner)
+    filed = program.post("gprs/", ASK).json()
+    assert_problem(owner.post(ACCOUNTS, {"name": "more", "role": "editor"}), 409, "conflict")
+    assert_problem(teammate.call("DELETE", f"{ACCOUNTS}{pk}/"), 403, "not_allowed")
+
+    assert owner.call("DELETE", f"{ACCOUNTS}{pk}/").status_code == 204
+
+    assert owner.get(ACCOUNTS).json()["results"] == []
+    assert (owner.call("DELETE", f"{ACCOUNTS}{pk}/").status_code, program.get("me/").status_code) == (404, 401)
+    assert owner.get(f"gprs/{filed['id']}/").json()["owner"] == "vision:nightly"
+    assert "slice.service_account_deleted" in {row["kind"] for row in admin.get("audit/?slice=vision").json()["results"]}
+    again = owner.post(ACCOUNTS, {"name": "nightly", "role": "viewer"}).json()
+    assert (again["id"], again["role"], again["is_active"]) == (pk, "viewer", True)
+    assert program.get("me/").status_code == 401  # its old tokens stay revoked
+
+
+def test_a_service_account_of_a_cluster_that_is_kept_out_is_not_deleted_and_another_comes_back(owner: Caller, world: World) -> None:
+    meet = partial(service_account_met, slice_=world.slice, cluster=world.cluster, cluster_user="system:serviceaccount:train:bot")
+    pk = meet(now=db_now()).pk
+    assert owner.call("DELETE", f"{ACCOUNTS}{pk}/").status_code == 204
+    assert meet(now=db_now()).pk == pk
+
+    owner.patch(f"{ACCOUNTS}{pk}/", {"is_active": False})
+
+    assert "Leave it disabled" in assert_problem(owner.call("DELETE", f"{ACCOUNTS}{pk}/"), 409, "conflict")["detail"]
 
 
 def test_a_service_account_is_no_person(owner: Caller, admin: Caller, world: World) -> None:

@@ -36,3 +36,4 @@ def test_an_owner_gives_a_pipeline_an_account_a_token_and_takes_both_away(hub: H
     assert row == ["vision:nightly", "viewer", "disabled", "EGS"]
     assert "no such service account" in egs.run("sa", "show", "nobody", code=5)
     egs.run("sa", "edit", "nightly", code=2)
+    assert "vision:nightly is deleted." in egs.run("sa", "delete", "nightly", "--yes")

@@ -52,6 +52,8 @@ def test_an_owner_looks_after_the_programs_of_the_workspace(world: World, owner:
     assert "disabled" in text(owner.get(PEOPLE))
     viewer = client_of(world.people.teammate)
     assert ("vision:nightly" in text(viewer.get(PEOPLE)), viewer.get(page).status_code) == (True, 403)
+    assert "vision:nightly is deleted" in toast(owner.post(f"{page}delete/", {}))
+    assert ("vision:nightly" in text(owner.get(PEOPLE)), owner.get(page).status_code) == (False, 404)
 
 
 def test_a_viewer_sees_who_is_in_and_changes_nothing(world: World) -> None:
