@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from importlib import import_module
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import typer
@@ -20,12 +20,19 @@ from egs_client.cli.session import agreed, client, gpr_of, settled
 from egs_client.sync.pages import Pages
 from egs_client.sync.resource import Resource
 
+if TYPE_CHECKING:
+    from egs_client.sync.client import Client
+
 # The words of a terminal for those of the SDK.
 VERBS = {"get": "show", "create": "add", "update": "change", "delete": "remove"}
 # These operations change nothing.
 READS = {"list", "get", "question", "export"}
 # The operation that says what another would do.
-PREVIEWS = {"maintenance.create": "preview"}
+PREVIEWS = {
+    "maintenance.create": "preview",
+    "policies.update": "preview",
+    **{f"{of}.{act}": "closing" for of in ("projects", "slices") for act in ("archive", "remove")},
+}
 HIDDEN = {"preview"}
 SKIPPED = {"idempotency_key", "if_match", "version", "page_size"}
 COMPLETERS = {"cluster": names.clusters, "node": names.nodes, "shape": names.shapes, "slice": names.workspaces, "clusters": names.clusters}
@@ -86,6 +93,8 @@ def _run(path: str, name: str, values: dict[str, Any], places: list[str], output
             group = getattr(group, part)
         if path == "gprs" and "id" in values:
             values["id"] = gpr_of(values["id"], egs).id
+        elif path.startswith("policies") and (place := next(iter({"id", "policy_pk"} & values.keys()), None)):
+            values[place] = _policy_of(values[place], egs)
         positional = [values.pop(place) for place in places]
         if name not in READS:
             _preview(group, path, name, positional, values)
@@ -99,13 +108,20 @@ def _run(path: str, name: str, values: dict[str, Any], places: list[str], output
     _show(answer, output, kind=path.rsplit(".", maxsplit=1)[-1].rstrip("s"))
 
 
+def _policy_of(reference: str, egs: Client) -> str:
+    """Returns the id of the policy of this workspace or project, or of `platform`; else what was given."""
+    return next((policy.id for policy in egs.policies.list() if policy.name == reference), reference)
+
+
 def _preview(group: Any, path: str, name: str, positional: list[str], values: dict[str, Any]) -> None:
     """Returns what the server says it would do, or else what the object is now and what would change."""
     what = " ".join([VERBS.get(name, name), path.replace(".", " "), *positional])
     print(f"{what}:")
     now: Any = None
     if preview := PREVIEWS.get(f"{path}.{name}"):
-        _show(getattr(group, preview)(*positional, **values), "table", kind="preview")
+        ask = getattr(group, preview)
+        taken = inspect.signature(ask).parameters
+        _show(ask(*positional, **{field: value for field, value in values.items() if field in taken}), "table", kind="preview")
     elif name != "create" and positional and hasattr(group, "get"):
         now = group.get(*positional)
         label = [
@@ -130,12 +146,35 @@ def _show(answer: Any, output: str, *, kind: str) -> None:
         columns = [_column(name, is_wide=at >= CELLS) for at, name in enumerate([*first, "id"]) if name in fields]
         show_list(answer, columns, output=output, kind=kind, none="There is none.")
     else:
-        lines = [(name, _cell(value)) for name, value in as_data(answer).items() if not name.endswith("_id")]
+        lines = [(name, _block(value)) for name, value in as_data(answer).items() if not name.endswith("_id")]
         show_one(answer, lines, output=output, kind=kind)
 
 
 def _column(name: str, *, is_wide: bool) -> Column[Any]:
     return Column(name.upper(), lambda row: _cell(getattr(row, name)), is_wide=is_wide)
+
+
+def _block(value: Any) -> str:
+    """Returns a value with a line for each thing in it; what is empty is left out."""
+    if isinstance(value, dict):
+        return "\n".join(f"{_words(name)}: {_inline(each)}" for name, each in value.items() if not _is_empty(each)) or "-"
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "\n".join(map(_inline, value))
+    return _cell(value)
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{_words(name)} {_inline(each)}" for name, each in value.items() if not (_is_empty(each) or name.endswith("id")))
+    return ", ".join(map(_inline, value)) if isinstance(value, list) else _cell(value)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _is_empty(value: Any) -> bool:
+    return value in (None, "", [], {}) or (isinstance(value, dict) and value.get("count") == 0)
 
 
 def _cell(value: Any) -> str:

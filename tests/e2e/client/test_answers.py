@@ -195,7 +195,7 @@ def test_completion_knows_the_names_that_the_server_has(egs: Egs, waiting: str) 
     assert done.stdout.split() == ["later"], done.stderr
 
 
-def test_an_administrator_sees_what_an_act_would_do_before_it_is_done(hub: Hub, admin: Egs) -> None:
+def test_an_administrator_sees_what_an_act_would_do_before_it_is_done(hub: Hub, egs: Egs, admin: Egs) -> None:
     begin = datetime.now(UTC) + timedelta(days=200)
     times = ("--starts-at", begin.isoformat(), "--ends-at", (begin + timedelta(days=1)).isoformat())
     window = ("--cluster", "aurora", *times, "--reason", "new fans")
@@ -206,6 +206,13 @@ def test_an_administrator_sees_what_an_act_would_do_before_it_is_done(hub: Hub, 
     admin.run("admin", "node", "cordon", "aurora-h100-06", "--why", "fan", "--yes")
     assert "true" in admin.run("admin", "node", "show", "aurora-h100-06", "-o", "jsonpath={.is_cordoned}")
     admin.run("admin", "node", "uncordon", "aurora-h100-06", "--yes")
+
+    egs.run("gpr", "create", "wide", *BOX, *LATER, "--nodes", "2")
+    broken = admin.run("admin", "policy", "change", "vision", "--nodes-approval", "1", "--dry-run")
+    assert "breaches: name wide, slice vision, owner ada, state QUEUED" in broken
+    assert "VERSION" in admin.run("admin", "policy", "list")
+    assert "waiting: count 1, names wide" in admin.run("admin", "workspace", "archive", "vision", "--dry-run")
+    hub.end_all()
 
 
 def test_help_lists_every_exit_code(egs: Egs) -> None:
