@@ -45,6 +45,26 @@ nodes = completer("nodes", lambda client: [node.name for node in client.nodes.li
 templates = completer("templates", lambda client: [template.name for template in client.templates.list().all()])
 
 
+def objects(word: str) -> Callable[[str], list[str]]:
+    """Names of objects of a kind of manifest, as `workspaces`."""
+    from egs_client.manifests.kinds import kind_of_word
+    from egs_client.manifests.text import documents_read
+
+    kind = kind_of_word(word)
+    if kind is None or not kind.name_field:
+        return lambda incomplete: []
+
+    def read(client: Client) -> list[str]:
+        rows = [document.data for document in documents_read("", client.manifests.export(kind=kind.name).text)[0]]
+        return [str(row["metadata"]["name"]) for row in rows]
+
+    return completer(kind.name, read)
+
+
+def one_of(*words: str) -> Callable[[str], list[str]]:
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
+
+
 def _names(kind: str, read: Callable[[Client], list[str]]) -> list[str]:
     from egs_client.config import access
     from egs_client.errors import EgsError

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from egs_client.cli.exits import Refused
-from egs_client.cli.names import clusters, gprs, nodes, shapes, workspaces
+from egs_client.cli.names import clusters, gprs, nodes, one_of, shapes, workspaces
 
 WORKSPACE_HELP = "The workspace. Default: the profile's, or the only one where you may file."
 Workspace = Annotated[
@@ -44,13 +44,18 @@ def box_options(
         str | None, typer.Option(metavar="GPR", help="Start after this GPR has ended; '' for none.", autocompletion=gprs)
     ] = None,
     after_condition: Annotated[
-        str | None, typer.Option(help="How that GPR has to end: `any`, or `success`; otherwise this one is canceled.")
+        str | None,
+        typer.Option(
+            help="How that GPR has to end: `any`, or `success`; otherwise this one is canceled.", autocompletion=one_of("any", "success")
+        ),
     ] = None,
     not_before: Annotated[datetime | None, typer.Option(help="Not before this time.")] = None,
     at: Annotated[datetime | None, typer.Option(help="Book exactly this start, or be refused.")] = None,
     node_type: Annotated[str | None, typer.Option(help="Only nodes of this type.")] = None,
     rdma: Annotated[bool | None, typer.Option("--rdma/--no-rdma", help="Only nodes with RDMA.")] = None,
-    within: Annotated[str | None, typer.Option(help="All nodes in one `rack` or one `nvlink` domain.")] = None,
+    within: Annotated[
+        str | None, typer.Option(help="All nodes in one `rack` or one `nvlink` domain.", autocompletion=one_of("rack", "nvlink"))
+    ] = None,
     evictable: Annotated[bool | None, typer.Option("--evictable/--no-evictable", help="Others may take its nodes, after notice.")] = None,
     may_evict: Annotated[bool | None, typer.Option("--may-evict/--no-may-evict", help="It may end boxes of lower priority.")] = None,
     requeue: Annotated[bool | None, typer.Option("--requeue/--no-requeue", help="Queue again after an eviction or a failure.")] = None,

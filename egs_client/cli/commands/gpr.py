@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from egs_client.cli import options
+from egs_client.cli import names, options
 from egs_client.cli.output import Column, Output, Watch, show_list, show_one, show_watching
 from egs_client.cli.progress import follow
 from egs_client.cli.session import client, gpr_of
 from egs_client.cli.words import by, clock, here, size, soon, span, when
-from egs_client.gprs import ACTIVE, ENDED, sentence_of
+from egs_client.gprs import ACTIVE, ENDED, EXITING, PROVISIONING, WAITING, sentence_of
 
 if TYPE_CHECKING:
     from egs_client.models.gpr import Gpr, GprDetail
@@ -30,6 +30,7 @@ def starts_or_ends(gpr: Gpr) -> str:
     return soon(gpr.ended_at) if gpr.ended_at else ""
 
 
+STATES = (*sorted(WAITING), PROVISIONING, ACTIVE, EXITING, *sorted(ENDED))
 NO_GPR = "There is no GPR. File one: egs gpr create NAME --shape H100-80GB --hours 1"
 COLUMNS: list[Column[Gpr]] = [
     Column("NAME", lambda gpr: gpr.name),
@@ -54,7 +55,7 @@ def list_(
     watch: Watch = False,
     workspace: options.Workspace = None,
     cluster: options.Cluster = None,
-    state: Annotated[str | None, typer.Option(help="Only of this state, as QUEUED.")] = None,
+    state: Annotated[str | None, typer.Option(help="Only of this state, as QUEUED.", autocompletion=names.one_of(*STATES))] = None,
     mine: Annotated[bool, typer.Option("--mine", help="Only your own.")] = False,
     is_all: Annotated[bool, typer.Option("--all", "-a", help="List those that have ended, too.")] = False,
     limit: Annotated[int, typer.Option(help="List at most so many.", min=1)] = 100,

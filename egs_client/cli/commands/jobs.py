@@ -63,7 +63,12 @@ def run(
         str | None,
         typer.Option("--in", metavar="GPR", help="Run it in the box of this request, instead of a new one.", autocompletion=names.gprs),
     ] = None,
-    kind: Annotated[str | None, typer.Option(help="Job, JobSet, PyTorchJob or MPIJob. Default: Job.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="Job, JobSet, PyTorchJob or MPIJob. Default: Job.", autocompletion=names.one_of("Job", "JobSet", "PyTorchJob", "MPIJob")
+        ),
+    ] = None,
     file: Annotated[str | None, typer.Option("--file", "-f", help="Objects of Kubernetes to make instead, as YAML.")] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="A variable, as NAME=VALUE; may be repeated.")] = None,
     secret: Annotated[list[str] | None, typer.Option(help="A Secret whose values it gets as variables; may be repeated.")] = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from egs_client.cli import options
+from egs_client.cli import names, options
 from egs_client.cli.exits import DIFFERENT, REFUSED, Refused, say
 from egs_client.cli.manifest_files import Files, Folder, documents_of, fail, secrets_for, tell, texts_of
 from egs_client.cli.output import Column, Output, show_list, show_one
@@ -31,6 +31,10 @@ def _kinds() -> list[str]:
     from egs_client.manifests.kinds import KINDS
 
     return [kind.words[0] for kind in KINDS]
+
+
+def _of_kind(ctx: typer.Context, incomplete: str) -> list[str]:
+    return names.objects(str(ctx.params.get("kind") or ""))(incomplete)
 
 
 def _app(command: Any) -> typer.Typer:
@@ -120,7 +124,10 @@ def delete(
 
 
 def get(
-    kind: Kind, name: Annotated[str | None, typer.Argument()] = None, workspace: options.Workspace = None, output: Output = "table"
+    kind: Kind,
+    name: Annotated[str | None, typer.Argument(autocompletion=_of_kind)] = None,
+    workspace: options.Workspace = None,
+    output: Output = "table",
 ) -> None:
     """List objects of a kind as manifests: -o yaml can be applied again."""
     with client(timeout_s=LONG_S) as egs:

@@ -182,7 +182,8 @@ def test_completion_is_there_for_each_shell(egs: Egs, shell: str) -> None:
 
 
 def test_completion_knows_the_names_that_the_server_has(egs: Egs, waiting: str) -> None:
-    script = 'source <(egs completion bash); COMP_WORDS=(egs gpr show ""); COMP_CWORD=3; _egs_completion egs; echo "${COMPREPLY[@]}"'
+    ask = 'COMP_CWORD=3; _egs_completion egs; echo "${COMPREPLY[@]}"'
+    script = f'source <(egs completion bash); COMP_WORDS=(egs gpr show ""); {ask}; COMP_WORDS=(egs get workspaces v); {ask}'
     folder = egs.home / "bin"
     folder.mkdir()
     (folder / "egs").write_text(f'#!/bin/sh\nexec {" ".join(EGS)} "$@"\n')
@@ -192,7 +193,7 @@ def test_completion_knows_the_names_that_the_server_has(egs: Egs, waiting: str) 
         ["bash", "-c", script], env={**env, "PATH": f"{folder}:{env['PATH']}"}, capture_output=True, text=True, check=True
     )
 
-    assert done.stdout.split() == ["later"], done.stderr
+    assert done.stdout.splitlines() == ["later", "vision"], done.stderr
 
 
 def test_an_administrator_sees_what_an_act_would_do_before_it_is_done(hub: Hub, egs: Egs, admin: Egs) -> None:
