@@ -13,6 +13,7 @@ from accounts.models import User
 from accounts.policy import Verb, is_overseer, may, visible_rows
 from core.errors import NotAllowed
 from core.rest.references import one_by_id
+from inventory.models import Node
 from inventory.selectors import cluster_ids_of
 from observability.alerts.models import Alert, AlertRule, AlertSilence, AlertState, AlertSubject, Tells
 from slices.selectors import slices_visible_to
@@ -33,6 +34,12 @@ def alert_for(actor: User, alert_id: str | UUID, *, write: bool = False) -> Aler
 
 def subjects_of(alert: Alert) -> QuerySet[AlertSubject]:
     return alert.subjects.all()
+
+
+def only_node_of(alert: Alert) -> Node | None:
+    """None: it is about several nodes, or about none."""
+    nodes = list(subjects_of(alert).order_by().values_list("node_id", flat=True).distinct()[:2])
+    return Node.objects.filter(pk=nodes[0]).first() if len(nodes) == 1 else None
 
 
 def firing_count(actor: User) -> int:

@@ -15,9 +15,10 @@ from django.shortcuts import render
 from accounts.policy import Verb, may
 from core.pages import words
 from gpr.requests.spec import shapes_of
+from inventory.models import Node
 from inventory.selectors import cluster_for, clusters_visible_to, shapes_known
 from observability.alerts.models import Alert, AlertRule
-from observability.alerts.selectors import alert_for, firing_count, rule_for, silence_for
+from observability.alerts.selectors import alert_for, firing_count, only_node_of, rule_for, silence_for
 from observability.alerts.services import (
     RuleTerms,
     alert_acknowledge,
@@ -82,10 +83,11 @@ def acknowledge(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
 
 def silence(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
     alert = alert_for(request.user, pk, write=True)
-    form = SilenceForm(sent(request), choices=_silence_choices(alert))
+    node = only_node_of(alert)
+    form = SilenceForm(sent(request), choices=_silence_choices(alert, node))
 
     def do(what: str, length: int, reason: str) -> str:
-        of: dict[str, Any] = {what: {"alert": alert, "rule": alert.rule, "cluster": alert.cluster}[what]}
+        of: dict[str, Any] = {what: {"alert": alert, "rule": alert.rule, "node": node, "cluster": alert.cluster}[what]}
         ends_at = request.now + timedelta(seconds=length)
         made = silence_create(slice_=alert.slice, ends_at=ends_at, reason=reason, actor=request.user, now=request.now, **of)
         return f"Silent for {words.duration(length)}: {silence_words(made)}"
@@ -95,8 +97,9 @@ def silence(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
     return decide(request, question, do, topics=TOPICS, fields=FIELDS)
 
 
-def _silence_choices(alert: Alert) -> list[tuple[str, str]]:
+def _silence_choices(alert: Alert, node: Node | None) -> list[tuple[str, str]]:
     choices = [("alert", f"This alert: {alert.places}"), ("rule", f"All alerts of the rule {alert.rule.name}")]
+    choices += [("node", f"All alerts on node {node.name}")] if node is not None else []
     return [*choices, ("cluster", f"All alerts in cluster {alert.cluster.name}")] if alert.cluster is not None else choices
 
 

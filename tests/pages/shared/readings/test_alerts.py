@@ -121,6 +121,13 @@ def test_a_silence_is_made_for_a_while_shown_and_ended(world: World, owner: Clie
     url = f"/alerts/{alert.pk}/silence/"
     assert "Write 90 min" in text(owner.post(url, {"what": "alert", "length": "soon", "reason": "r"}), 422)
     assert "30 days at most" in text(owner.post(url, {"what": "alert", "length": "90 d", "reason": "r"}), 422)
+    assert "Select a valid choice" in text(owner.post(url, {"what": "node", "length": "1 h", "reason": "r"}), 422)
+    node = world.cluster.nodes.get(name="aurora-0")
+    AlertSubject.objects.update(node_id=node.pk)
+    assert "All alerts on node aurora-0" in text(owner.get(url))
+    owner.post(url, {"what": "node", "length": "1 h", "reason": "It is looked at."})
+    assert AlertSilence.objects.get().node == node
+    AlertSilence.objects.all().delete()
     owner.post(url, {"what": "rule", "length": "2 h", "reason": "A demo."})
     silence = AlertSilence.objects.get()
     assert (silence.slice, silence.rule, silence.ends_at - silence.starts_at) == (world.slice, alert.rule, timedelta(hours=2))
