@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from accounts.models import User
 from core.clock import db_now
+from core.errors import EgsError, NotAllowed, OverPolicy
 from core.rest import problems
 from journal.models import Event, Severity
 from journal.services import event_record
@@ -22,10 +23,20 @@ AGAIN_AFTER: Final = timedelta(minutes=1)
 def problem_handler(error: Exception, context: dict[str, Any]) -> Response | None:
     """DRF's exception handler."""
     response = problems.problem_handler(error, context)
-    # After a 403 the actor is known. After other errors, such as a lost database, reading the user would raise again.
-    if response is not None and response.status_code == status.HTTP_403_FORBIDDEN and isinstance(actor := context["request"].user, User):
+    view = context.get("view")
+    is_estimate = getattr(view, "action", None) in getattr(view, "read_actions", ())
+    if response is None or (response.status_code != status.HTTP_403_FORBIDDEN and (is_estimate or not isinstance(error, OverPolicy))):
+        return response
+    # After these errors the actor is known. After others, such as a lost database, reading the user would raise again.
+    if isinstance(actor := context["request"].user, User):
         refusal_record(actor=actor, path=context["request"].path, why=response.data["detail"], now=db_now())
     return response
+
+
+def error_record(error: EgsError, *, actor: User, path: str, now: datetime) -> None:
+    """Records the error of an act if rights or a policy refused it."""
+    if isinstance(error, NotAllowed | OverPolicy):
+        refusal_record(actor=actor, path=path, why=error.detail, now=now)
 
 
 def refusal_record(*, actor: User, path: str, why: str, now: datetime) -> None:

@@ -79,6 +79,7 @@ from gpr.requests.services import gpr_submit
 from gpr.requests.spec import approval_reasons
 from inventory.models import StepResult
 from inventory.selectors import node_for
+from journal.refusals import error_record
 
 DECISIONS = {"approve", "reject", "evict"}
 ADMIN_ACTIONS = {"priority", "move", "replace_node"}
@@ -234,6 +235,7 @@ class GprViewSet(ApiViewSet[Gpr]):
             with transaction.atomic():
                 self._change(pk, None, partial(service, actor=actor_of(self.request), now=self.now, **reason), verb)
         except EgsError as error:
+            error_record(error, actor=actor_of(self.request), path=self.request.path, now=self.now)
             return {"id": pk, "is_done": False, "code": error.code, "detail": error.detail}
         return {"id": pk, "is_done": True, "code": "", "detail": ""}
 

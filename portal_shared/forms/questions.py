@@ -21,6 +21,7 @@ from core.pages import words
 from gpr.lifecycle import alternative_to
 from gpr.models import Gpr, GprState
 from gpr.requests.selectors import gpr_for
+from journal.refusals import error_record
 from portal_shared.access import PageRequest
 from portal_shared.forms.fields import errors_placed, rebound
 from portal_shared.forms.refusals import refusal_of
@@ -124,6 +125,7 @@ def decide(
 
 
 def refused(request: PageRequest, question: Question, error: EgsError, *, fields: Mapping[str, str] | None = None) -> HttpResponse:
+    error_record(error, actor=request.user, path=request.path, now=request.now)
     if errors_placed(question.form, error, fields):
         return ask(request, question, status=UNPROCESSABLE)
     status = UNPROCESSABLE if error.status == EgsError.status else error.status

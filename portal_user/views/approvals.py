@@ -14,6 +14,7 @@ from core.errors import EgsError, NotAllowed
 from core.pages import words
 from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.requests.selectors import approvals_visible_to, gpr_for
+from journal.refusals import error_record
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.forms.questions import decide, sent
 from portal_shared.shell import NavCount
@@ -69,6 +70,7 @@ def _each(request: PageRequest, service: Callable[..., None], one: str, many: st
             gpr = gpr_for(request.user, pk, verb=Verb.APPROVE, version=int(version))
             service(gpr=gpr, actor=request.user, now=request.now, **given)
         except EgsError as error:
+            error_record(error, actor=request.user, path=request.path, now=request.now)
             refused.append(error.detail)
     count = len(gprs) - len(refused)
     told = f"{words.plural(count, 'request')} {one if count == 1 else many}."

@@ -14,6 +14,7 @@ from gpr.allocation.stored_plan import plan_turn
 from gpr.bookings.services import SERIES_ROUTE, series_cancel, series_create
 from gpr.requests.selectors import series_for
 from gpr.requests.services import CREATION_ROUTE, gpr_submit
+from journal.refusals import error_record
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.forms.fields import rebound
 from portal_shared.forms.questions import UNPROCESSABLE, decide, sent
@@ -53,6 +54,7 @@ def book(request: PageRequest, slice: str) -> HttpResponse:
     except (NotFound, NotAllowed):
         raise
     except EgsError as error:
+        error_record(error, actor=request.user, path=request.path, now=request.now)
         if type(error) is Conflict:
             form = rebound(form, key=new_key(), again="yes")
         form.refuse(error)

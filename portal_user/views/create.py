@@ -20,6 +20,7 @@ from gpr.allocation.stored_plan import plan_turn
 from gpr.models import Gpr, GprTemplate
 from gpr.requests.editing import gpr_edit
 from gpr.requests.selectors import gpr_for, template_for
+from journal.refusals import error_record
 from portal_shared.access import PageRequest, needs_write, signed_in
 from portal_shared.forms.fields import rebound
 from portal_shared.forms.questions import UNPROCESSABLE, closed
@@ -56,6 +57,7 @@ def create(request: PageRequest, slice: str, kind: type[GprForm] = GprForm) -> H
     except (NotFound, NotAllowed):
         raise
     except EgsError as error:
+        error_record(error, actor=request.user, path=request.path, now=request.now)
         form.refuse(error)
         return _page(request, slice_, request_forms, form)
     return HttpResponseRedirect(reverse(form.PAGE, args=[pk]))
@@ -84,6 +86,7 @@ def edit(request: PageRequest, pk: UUID) -> HttpResponse:
     except (NotFound, NotAllowed):
         raise
     except EgsError as error:
+        error_record(error, actor=request.user, path=request.path, now=request.now)
         form.refuse(error)
         return _page(request, gpr.slice, request_forms, form)
     toast(request, f"{changed.name} is changed")

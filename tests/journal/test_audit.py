@@ -17,6 +17,7 @@ from accounts.models import Scope
 from core.clock import db_now
 from tests import factories
 from tests.api.conftest import Caller
+from tests.builders import SHAPE
 from tests.pages.user_world import client_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,6 +63,24 @@ def test_refusals_and_failed_sign_ins_are_recorded_once_a_minute_at_most(root: C
     kinds = [row["kind"] for row in root.get("audit/").json()["results"]]
     assert (kinds.count("access.refused"), kinds.count("login.refused")) == (1, 1)
     assert "egsu_guess" not in root.get("audit/").content.decode()
+
+
+def test_what_a_policy_refuses_and_each_refused_one_of_many_are_recorded_and_estimates_are_not(root: Caller) -> None:
+    owner = factories.user("owner")
+    slice_ = factories.make_slice(factories.cluster("aurora"), name="vision", owner=owner)
+    gpr, caller = factories.gpr(slice_, owner), Caller(factories.token(owner))
+    too_long = {"slice": "vision", "shape": SHAPE, "nodes": 1, "duration_s": 365 * 86_400}
+
+    def refusals() -> list[str]:
+        return [row["message"] for row in root.get("audit/?kind=access.refused").json()["results"]]
+
+    assert caller.post("gprs/estimate/", too_long).json()["code"] == "over_policy"
+    assert refusals() == []
+    assert caller.post("gprs/", {**too_long, "name": "train"}).json()["code"] == "over_policy"
+    (told,) = refusals()
+    assert told.startswith("owner was refused at /api/v1/gprs/: ")
+    caller.post("gprs/bulk/", {"act": "approve", "ids": [str(gpr.pk)]})
+    assert "owner was refused at /api/v1/gprs/bulk/: Only an administrator" in refusals()[0]
 
 
 def test_it_is_for_administrators_and_auditors_and_its_columns_for_nobody_else(root: Caller) -> None:
