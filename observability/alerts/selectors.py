@@ -39,7 +39,8 @@ def subjects_of(alert: Alert) -> QuerySet[AlertSubject]:
 def only_node_of(alert: Alert) -> Node | None:
     """None: it is about several nodes, or about none."""
     nodes = list(subjects_of(alert).order_by().values_list("node_id", flat=True).distinct()[:2])
-    return Node.objects.filter(pk=nodes[0]).first() if len(nodes) == 1 else None
+    node_id = nodes[0] if len(nodes) == 1 else None
+    return Node.objects.filter(pk=node_id).first() if node_id is not None else None
 
 
 def firing_count(actor: User) -> int:
