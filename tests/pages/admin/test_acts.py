@@ -54,7 +54,8 @@ def test_the_question_writes_nothing_and_the_answer_does_it_once(
     assert ("<dialog" in asked.content.decode()) == bool(headers)
     assert gpr.name in asked.content.decode()
     # The session is not written either: it holds nothing but the token.
-    assert {query["sql"].split(maxsplit=1)[0] for query in queries.captured_queries} <= {"SELECT", "SAVEPOINT", "RELEASE"}
+    # PostgreSQL gives no text of statements that are sent together.
+    assert {query["sql"].split(maxsplit=1)[0] for query in queries.captured_queries if query["sql"]} <= {"SELECT", "SAVEPOINT", "RELEASE"}
 
     done = admin.post(url(gpr, act), answer(gpr, **typed), headers=headers)
     again = admin.post(url(gpr, act), answer(gpr, **typed), headers=headers)

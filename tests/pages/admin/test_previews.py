@@ -253,6 +253,7 @@ def test_a_preview_writes_nothing(stage: Stage, name: str) -> None:
     with CaptureQueriesContext(connection) as queries:
         PREVIEWS[name](runs, waits, held)
 
-    assert {query["sql"].split(maxsplit=1)[0] for query in queries.captured_queries} <= {"SELECT"}
+    # PostgreSQL gives no text of statements that are sent together.
+    assert {query["sql"].split(maxsplit=1)[0] for query in queries.captured_queries if query["sql"]} <= {"SELECT"}
     assert list(Promise.objects.order_by("pk").values()) == promises
     assert [ask.priority for ask in snapshot_load(now=NOW).requests.values()] == [101] * 4
