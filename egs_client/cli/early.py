@@ -1,4 +1,4 @@
-"""A Ctrl-C while the command is still importing what it needs: nothing was asked of the server yet."""
+"""A Ctrl-C before the command has changed anything or begun to watch: it ends at once, and says that nothing was asked for."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import typer
 
+from egs_client.cli import early
 from egs_client.cli.exits import Refused
 from egs_client.cli.words import without_spans
 
@@ -105,6 +106,7 @@ def show_watching(
     read: Callable[[], Sequence[T]], columns: Sequence[Column[T]], *, output: str, kind: str, key: Callable[[T], str]
 ) -> None:
     """The list, then each row again when its text changes in more than a span of time; for ever."""
+    early.over()
     shown: dict[str, tuple[str, ...]] = {}
     columns = [column for column in columns if output == "wide" or not column.is_wide]
     while True:
@@ -122,6 +124,7 @@ def show_watching(
 
 def show_stream(rows: Iterable[T], columns: Sequence[Column[T]], *, output: str, kind: str) -> None:
     """Each as it comes, on one line; JSON, too."""
+    early.over()
     columns = [column for column in columns if output == "wide" or not column.is_wide]
     for row in rows:
         if output in {"table", "wide"}:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from egs_client.cli import early
 from egs_client.cli.exits import say
 from egs_client.cli.session import is_interactive
 from egs_client.cli.words import by, counted, here, when, without_spans
@@ -67,6 +68,7 @@ def steps_of(gpr: GprDetail, client: Client) -> Iterator[str]:
 @contextmanager
 def drawn() -> Iterator[Callable[[str], None]]:
     """Draws over what it has drawn, on standard error. Without a terminal it prints what is new."""
+    early.over()
     if not is_interactive():
         told: set[str] = set()
 

@@ -39,7 +39,6 @@ def client(*, timeout_s: float | None = None) -> Client:
     from egs_client.sync.client import Client
     from egs_client.sync.transport import TIMEOUT_S
 
-    early.over()
     made = Client(profile=chosen.profile, patience_s=PATIENCE_S, timeout_s=timeout_s or TIMEOUT_S)
     told: list[str] = []
 
@@ -105,6 +104,7 @@ def agreed(question: str, *, is_yes: bool, needs_yes: bool = False) -> bool:
 @contextmanager
 def settled() -> Iterator[None]:
     """Holds a Ctrl-C back until the server has answered, so that nobody has to guess what it did. A second one goes through."""
+    early.over()
     held: list[int] = []
 
     def hold(number: int, frame: FrameType | None) -> None:

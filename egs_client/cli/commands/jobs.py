@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from egs_client.cli import names, options
+from egs_client.cli import early, names, options
 from egs_client.cli.commands.gpr_acts import Filing, Template, ask_what_to_do, asked, show_offers
 from egs_client.cli.exits import FAILED, STOPPED, Refused, say
 from egs_client.cli.manifest_files import fail, texts_of
@@ -169,6 +169,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it is over.")] = False,
 ) -> None:
     """Print the last output of one pod."""
+    early.over()
     with client() as egs:
         found, reader = egs.jobs.get(job), LogReader(egs, rank)
         # The agent is asked for the output with the first look.
@@ -268,6 +269,7 @@ def _end(job: Job) -> None:
 @contextmanager
 def asking(egs: Client, what: Job | Filing, *, kind: str = "job") -> Iterator[Any]:
     """A Ctrl-C, or an outage, leaves nobody to guess what became of it."""
+    early.over()
     try:
         yield what
     except KeyboardInterrupt:

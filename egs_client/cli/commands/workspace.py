@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import UNSET, UnsetType
 
-from egs_client.cli import options
+from egs_client.cli import early, options
 from egs_client.cli.exits import Refused, say
 from egs_client.cli.output import Column, Output, show_list, show_one
 from egs_client.cli.session import chosen, client, settled, workspace_of
@@ -156,6 +156,7 @@ def kubeconfig(
 
 def kubeconfig_made(egs: Client, workspace: str, cluster: str, duration_s: int | UnsetType) -> KubeconfigText:
     """Raises WaitedTooLong where no agent makes it."""
+    early.over()
     asked = egs.slices.kubeconfig.create(workspace, cluster=cluster, duration_s=duration_s)
     until_s = time.monotonic() + MADE_WITHIN_S
     while True:

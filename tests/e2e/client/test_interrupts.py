@@ -120,8 +120,8 @@ def test_a_box_that_does_not_start_in_time_is_canceled(hub: Hub) -> None:
         assert [gpr.state for gpr in client.gprs.list(page_size=1).all(limit=1)] == ["CANCELED"]
 
 
-@pytest.mark.parametrize("module", ["click.core", "typer.main"])
-def test_a_ctrl_c_while_the_command_still_imports_ends_it_with_one_line(module: str, egs: Egs) -> None:
+@pytest.mark.parametrize("module", ["click.core", "typer.main", "egs_client.sync.api.gpr"])
+def test_a_ctrl_c_before_anything_was_asked_for_ends_it_with_one_line(module: str, egs: Egs) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "egs_client", "gpr", "list"]
     starting = subprocess.Popen(command, env=egs.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert starting.stderr
