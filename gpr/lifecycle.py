@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import reduce
 from operator import or_
-from typing import Any, Required, TypedDict, Unpack
+from typing import Any, Final, Required, TypedDict, Unpack
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -14,6 +14,7 @@ from django.db.models import F, Q
 
 from accounts.models import User
 from core.errors import Conflict, IllegalTransition, StaleState
+from core.written_sql import WrittenQuery, load_together
 from gpr.allocation.stored_plan import plan_lock
 from gpr.models import ENDED, TRANSITIONS, ClusterRequestRecord, EndReason, Gpr, GprState, Job
 from inventory.services.clusters import desired_set_changed
@@ -110,10 +111,12 @@ def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **change: Unpack[Tra
         gpr.version += 1
 
 
+_OF_OBJECTS: Final = WrittenQuery(ClusterRequestRecord.objects.order_by().values_list("cluster"), key="gpr__id")
+_OF_JOBS: Final = WrittenQuery(Job.objects.filter(gpr__cluster__isnull=False).order_by().values_list("gpr__cluster"), key="gpr__id")
+
+
 def _agents_wake(gpr_ids: Sequence[UUID]) -> None:
     # Agents of GPRs that are objects of a cluster write the new state there, and agents run the jobs of active ones. If this wake-up is
     # lost, the next sync tells them.
     # It runs after the commit because cluster rows are locked last, and the caller may still lock other rows.
-    of_objects = ClusterRequestRecord.objects.filter(gpr__in=gpr_ids).values_list("cluster", flat=True)
-    of_jobs = Job.objects.filter(gpr__in=gpr_ids, gpr__cluster__isnull=False).values_list("gpr__cluster", flat=True)
-    desired_set_changed([*of_objects, *of_jobs])
+    desired_set_changed(cluster_id for of_kind in load_together((_OF_OBJECTS, gpr_ids), (_OF_JOBS, gpr_ids)) for (cluster_id,) in of_kind)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q
 
-from core.written_sql import WrittenQuery
+from core.written_sql import TimeParam, WrittenQuery
 from inventory.models import Cluster, Gpu, Node, ReservedGpu
 from inventory.selectors import maintenance_ahead
 
@@ -61,9 +61,12 @@ def gpus_by_reservation(ids: Collection[UUID]) -> Mapping[UUID, Sequence[str]]:
     return found
 
 
+_WINDOWS: Final = WrittenQuery(maintenance_ahead(TimeParam("since")).values_list(*WindowRow._fields))
+
+
 def windows_since(moment: datetime) -> list[WindowRow]:
     """Returns maintenance windows that end later than that."""
-    return [WindowRow._make(row) for row in maintenance_ahead(moment).values_list(*WindowRow._fields)]
+    return [WindowRow._make(row) for row in _WINDOWS(since=moment)]
 
 
 def nodes_there(ids: Collection[UUID] | None) -> list[InventoryNode]:

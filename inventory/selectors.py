@@ -35,6 +35,7 @@ from django.db.models.functions import Coalesce, Greatest
 from accounts.models import User
 from accounts.policy import Kind, Verb, may_all, own_workspace_ids, visible_rows
 from core.rest.references import one_by_id, one_by_reference
+from core.written_sql import TimeParam
 from inventory.models import (
     CheckPolicy,
     Cluster,
@@ -226,7 +227,7 @@ def check_policy_for(actor: User, policy_id: str | UUID) -> CheckPolicy:
     return one_by_id(check_policies_known_to(actor), policy_id, what="check policy")
 
 
-def maintenance_ahead(now: datetime) -> QuerySet[MaintenanceWindow]:
+def maintenance_ahead(now: datetime | TimeParam) -> QuerySet[MaintenanceWindow]:
     return MaintenanceWindow.objects.filter(canceled_at=None, ends_at__gt=now).order_by("starts_at", "pk")
 
 

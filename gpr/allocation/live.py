@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Set
 from dataclasses import replace
 from datetime import datetime
@@ -37,7 +38,7 @@ log = structlog.get_logger(__name__)
 MEMORY: Final = "planner.memory"
 CHECK_EVERY_S: Final = 600.0
 LOCK_MOST_S: Final = 2.0
-_RECORD: Final = WrittenQuery(PlanRecord.objects.all())
+PLAN_RECORD: Final = WrittenQuery(PlanRecord.objects.all())
 Part = TypeVar("Part", Request, Running)
 
 
@@ -52,7 +53,8 @@ class LiveSnapshot:
         self._policy: PlanPolicy | None = None
         self._shares: dict[str, int] = {}
         self._running: dict[str, Running] = {}
-        self._held: dict[tuple[str, int], int] = {}
+        self._held: Counter[tuple[str, int]] = Counter()  # GPUs of `_running`
+        self._gpu_counts: dict[str, int] = {}  # by node, of `_pools`
         self._queue: dict[str, Request] = {}
         self._board = LiveBoard()
 
@@ -80,7 +82,7 @@ class LiveSnapshot:
 
     def _make(self, now: datetime, *, with_memory: bool) -> Loaded:
         rows, now_s, rules = self._rows, math.floor(now.timestamp()), policy()
-        found, allocator, records = load_together((CLUSTERS_THERE, None), (ALLOCATOR_RECORD, None), (_RECORD, None))
+        found, allocator, records = load_together((CLUSTERS_THERE, None), (ALLOCATOR_RECORD, None), (PLAN_RECORD, None))
         clusters, absence = {cluster.pk: cluster for cluster in found}, absence_of(next(iter(allocator), None), now)
         record, memory = next(iter(records), PlanRecord()), Memory()
         supply_state = SupplyState()
@@ -127,14 +129,22 @@ class LiveSnapshot:
             before, (self._places, pools) = self._places, pools_of(fleet, absence, now)
             if before is None or pools != self._pools or not self._places.makes_same_parts(before):
                 self._pools, self._stale = pools, None  # the board knows them by identity
+                self._gpu_counts = {node.id: node.gpu_count for pool in pools for node in pool.nodes}
         self._fleet = fleet
         return self._places
 
     def _make_running(self, places: PoolIndex) -> None:
         held, stale = self._rows.held, self._stale
         running = _brought_up_to_date(self._running, held, stale, lambda id_: running_box(held[id_], places.pool_of_node))
-        if stale is None or running is not self._running:
-            self._running, self._held = running, held_gpus(running.values(), self._pools)
+        if stale is None:
+            self._held = held_gpus(running.values(), self._gpu_counts)
+        elif running is not self._running:
+            self._held.update(held_gpus((running[id_] for id_ in stale if id_ in running), self._gpu_counts))
+            gone = held_gpus((self._running[id_] for id_ in stale if id_ in self._running), self._gpu_counts)
+            self._held.subtract(gone)
+            for key in [key for key in gone if not self._held[key]]:
+                del self._held[key]
+        self._running = running
 
     def _make_queue(self, places: PoolIndex, shares: dict[str, int]) -> None:
         requests, stale = self._rows.requests, self._stale

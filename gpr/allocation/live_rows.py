@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from core.clock import db_now
-from core.written_sql import load_together
+from core.written_sql import WrittenQuery, load_together
 from gpr.allocation.change_log import Changes
 from gpr.allocation.memory import Arrivals, past_arrivals
 from gpr.allocation.rows import (
@@ -34,6 +34,7 @@ from planner.snapshot import Quota
 KEYS_MOST: Final = 500
 # Maintenance that ended longer ago is read again when a clock was set back.
 ENDED_KEPT: Final = timedelta(hours=1)
+_SUPPLIES: Final = WrittenQuery(Supply.objects.order_by().values_list("pk")[:1])
 
 
 class LiveRows:
@@ -75,7 +76,7 @@ class LiveRows:
         return [window for window in self._windows if window.ends_at > now]
 
     def _read_settings(self) -> None:
-        self.quotas, self.usage, self.has_supplies = quotas_load(), usage_rows(), Supply.objects.exists()
+        self.quotas, self.usage, self.has_supplies = quotas_load(), usage_rows(), bool(_SUPPLIES())
         self._read_windows(db_now())
 
     def _read_windows(self, now: datetime) -> None:

@@ -131,8 +131,7 @@ def plan_summaries(ids: Collection[UUID] | None = None) -> dict[str, PlanSummary
 
 def gprs_by_id(ids: Iterable[str | UUID]) -> dict[str, Gpr]:
     """Loads GPRs with their slices. Runs no query for no ids."""
-    wanted = {str(id_) for id_ in ids}
-    return {str(gpr.pk): gpr for gpr in Gpr.objects.filter(pk__in=wanted).select_related("slice")} if wanted else {}
+    return {str(gpr.pk): gpr for gpr in _WITH_SLICE({UUID(str(id_)) for id_ in ids})}
 
 
 def held_by_gpr(rows: Iterable[tuple[Any, ...]]) -> dict[str, tuple[HeldRow, ...]]:
@@ -174,6 +173,7 @@ HELD: Final = (
     .order_by("gpr", "node")
     .values_list(*HeldRow._fields)
 )
+_WITH_SLICE: Final = WrittenQuery(Gpr.objects.select_related("slice"))
 _WAITING: Final = Gpr.objects.filter(state=GprState.QUEUED).order_by()
 _SUMMARIES: Final = WrittenQuery(_WAITING.values_list("pk", *PlanSummary._fields))
 _NAMED: Final = Gpr.clusters.through.objects

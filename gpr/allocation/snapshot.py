@@ -6,11 +6,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Final
 from uuid import UUID
 
 from django.conf import settings
 from django.db.models.functions import Coalesce
 
+from core.written_sql import WrittenQuery
 from gpr.allocation.pools import PoolIndex, window_of
 from gpr.allocation.rows import (
     LAST_S,
@@ -208,9 +210,13 @@ def _stand_ins(rows: Sequence[HeldRow]) -> tuple[str, ...]:
     return tuple(found)
 
 
+_QUOTAS: Final = WrittenQuery(
+    QuotaRow.objects.order_by("pk").values_list(Coalesce("slice", "project"), "shape", "guaranteed_gpus", "most_gpus")
+)
+
+
 def quotas_load() -> tuple[Quota, ...]:
-    rows = QuotaRow.objects.order_by("pk").values_list(Coalesce("slice", "project"), "shape", "guaranteed_gpus", "most_gpus")
-    return tuple(Quota(str(owner), shape, guaranteed, most) for owner, shape, guaranteed, most in rows)
+    return tuple(Quota(str(owner), shape, guaranteed, most) for owner, shape, guaranteed, most in _QUOTAS())
 
 
 def predecessor_of(ask: GprRow, is_held: Callable[[str], bool]) -> str:

@@ -18,8 +18,8 @@ from fast_update.fast import fast_update
 
 from core.locks import in_turn, transaction_lock
 from core.words import utc
-from core.written_sql import rows_insert, rows_update, sent_together
-from gpr.allocation.live import snapshot_load
+from core.written_sql import WrittenQuery, rows_insert, rows_update, sent_together
+from gpr.allocation.live import PLAN_RECORD, snapshot_load
 from gpr.allocation.plan_faults import plan_faults_record
 from gpr.allocation.rows import GprRow, PlanSummary, PromiseRow, plan_summaries
 from gpr.allocation.snapshot import SLACK, Loaded, at
@@ -249,7 +249,7 @@ def boxes_ended(gprs: Sequence[Gpr], *, now: datetime) -> None:
     plan_lock()
     # Clocks may be set back. A GPR without `provisioning_at` never started.
     ran_s = {gpr: max((now - gpr.provisioning_at).total_seconds(), 0.0) for gpr in gprs if gpr.provisioning_at is not None}
-    record = PlanRecord.objects.first() or PlanRecord()
+    record = next(iter(PLAN_RECORD()), PlanRecord())
     for gpr, box_s in ran_s.items():
         record.ran_sum_s = record.ran_sum_s * ENDS_FADING + box_s
         record.booked_sum_s = record.booked_sum_s * ENDS_FADING + box_s + gpr.remaining_s
@@ -265,16 +265,19 @@ def shadows_drop(gprs: Sequence[Gpr]) -> None:
     rows.update(patient_ends_at=F("patient_starts_at"), strict_ends_at=F("strict_starts_at"))
 
 
+_ENDS: Final = ("patient_ends_at", "strict_ends_at")
+_SHADOWS: Final = WrittenQuery(Shadow.objects.filter(**{f"{name}__isnull": False for name in _ENDS}), key="gpr__id")
+
+
 def _shadows_shorten(ran_s: Mapping[Gpr, float]) -> None:
     """Shorten the shadows of boxes that used less than they booked."""
     ran = {gpr.pk: timedelta(seconds=box_s) for gpr, box_s in ran_s.items()}
-    ends = ("patient_ends_at", "strict_ends_at")
-    rows = list(Shadow.objects.filter(gpr__in=ran, **{f"{name}__isnull": False for name in ends}))
+    rows = _SHADOWS(ran)
     for row in rows:
         for queue in ("patient", "strict"):
             over_at = getattr(row, f"{queue}_starts_at") + ran[row.gpr_id]
             setattr(row, f"{queue}_ends_at", min(getattr(row, f"{queue}_ends_at"), over_at))
-    fast_update(Shadow.objects.all(), rows, ends, None)
+    fast_update(Shadow.objects.all(), rows, _ENDS, None)
 
 
 def _shadow(id_: str, arrival: Arrival, shadow: PlannerShadow | None, now: datetime) -> Shadow:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any, Final
 
-from django.db.models import Exists, F, OuterRef, QuerySet
+from django.db.models import Exists, F, OuterRef, Q
 
+from core.written_sql import TimeParam, WrittenQuery, load_together, rows_insert
 from gpr.allocation.snapshot import PROMISE_TOLERANCE, PROMISE_TOLERANCE_S, length_s
 from gpr.models import AllocatorRecord, Forecast, Gpr, Promise, PromiseMove, PromiseOutcome
 from gpr.promises.forecasts import forecasts_started, whole_s
@@ -15,17 +17,17 @@ from gpr.promises.forecasts import forecasts_started, whole_s
 def promises_settle(gprs: Sequence[Gpr], *, now: datetime) -> None:
     """Stores the outcomes of GPRs that start now."""
     ids = [gpr.pk for gpr in gprs]
-    foretold = {forecast.gpr_id: forecast for forecast in Forecast.objects.filter(gpr__in=ids, started_at=None)}
+    open_forecasts, promises = load_together((_OPEN_FORECASTS, ids), (_PROMISES, ids))
+    foretold = {forecast.gpr_id: forecast for forecast in open_forecasts}
     forecasts_started(gprs, now=now)
-    promises = Promise.objects.filter(gpr__in=ids)
     outcomes = _outcomes(promises, gprs, now)
     for outcome in outcomes:
         outcome.started_at, forecast = now, foretold.get(outcome.gpr_id)
         if forecast is not None:
             # An edit makes a new forecast but may keep the promise: each counts from when it was made.
             outcome.forecast, outcome.wait_s = forecast, max(whole_s(now - forecast.made_at), 0)
-    PromiseOutcome.objects.bulk_create(outcomes)
-    promises.update(slot_nodes=[])
+    rows_insert(outcomes, keyed=False)
+    Promise.objects.filter(gpr__in=ids).update(slot_nodes=[])
     kept = [is_kept(outcome.margin_s) for outcome in outcomes]
     AllocatorRecord.objects.update(kept_count=F("kept_count") + kept.count(True), late_count=F("late_count") + kept.count(False))
 
@@ -37,16 +39,23 @@ def is_kept(margin_s: int) -> bool:
 
 def promises_abandon(gprs: Sequence[Gpr], *, now: datetime) -> None:
     """Counts promises that are overdue by now as not kept, for GPRs that are withdrawn or edited."""
-    settled = PromiseOutcome.objects.filter(gpr=OuterRef("gpr"), made_at=OuterRef("made_at"))
-    overdue = Promise.objects.filter(~Exists(settled), gpr__in=gprs, first_promised_start_at__lt=now - PROMISE_TOLERANCE)
-    PromiseOutcome.objects.bulk_create(_outcomes(overdue, gprs, now))
+    overdue = _OVERDUE([gpr.pk for gpr in gprs], latest=now - PROMISE_TOLERANCE)
+    rows_insert(_outcomes(overdue, gprs, now), keyed=False)
 
 
-def _outcomes(promises: QuerySet[Promise], gprs: Sequence[Gpr], now: datetime) -> list[PromiseOutcome]:
-    # A promise that only moved earlier has no PromiseMove.
+def _outcomes(promises: Iterable[Any], gprs: Sequence[Gpr], now: datetime) -> list[PromiseOutcome]:
     of_id = {gpr.pk: gpr for gpr in gprs}
-    moves = PromiseMove.objects.filter(gpr=OuterRef("gpr"), at__gte=OuterRef("made_at"))
-    return [_outcome(promise, of_id[promise.gpr_id], promise.has_moved, now) for promise in promises.annotate(has_moved=Exists(moves))]
+    return [_outcome(promise, of_id[promise.gpr_id], promise.has_moved, now) for promise in promises]
+
+
+# A promise that only moved earlier has no PromiseMove.
+_MOVES: Final = PromiseMove.objects.filter(gpr=OuterRef("gpr"), at__gte=OuterRef("made_at"))
+_WITH_MOVES: Final = Promise.objects.annotate(has_moved=Exists(_MOVES))
+_SETTLED: Final = PromiseOutcome.objects.filter(gpr=OuterRef("gpr"), made_at=OuterRef("made_at"))
+_IS_OVERDUE: Final = ~Exists(_SETTLED) & Q(first_promised_start_at__lt=TimeParam("latest"))
+_PROMISES: Final = WrittenQuery(_WITH_MOVES, key="gpr__id")
+_OVERDUE: Final = WrittenQuery(_WITH_MOVES.filter(_IS_OVERDUE), key="gpr__id")
+_OPEN_FORECASTS: Final = WrittenQuery(Forecast.objects.filter(started_at=None), key="gpr__id")
 
 
 def _outcome(promise: Promise, gpr: Gpr, is_moved: bool, now: datetime) -> PromiseOutcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import repeat
@@ -14,10 +14,10 @@ from django.conf import settings
 from django.db.models import Count, F
 from django.db.models.functions import Coalesce
 
-from core.written_sql import rows_insert
+from core.written_sql import WrittenQuery, rows_insert
 from gpr.models import Gpr, ProjectUsage
 from inventory.models import ReservedGpu
-from planner.snapshot import Pool, Quota, Running
+from planner.snapshot import Quota, Running
 from slices.models import Project
 
 # Every project is credited with this much of its due use, so that the first minutes of a new system do not order anybody.
@@ -37,12 +37,16 @@ def box_use(gpu_count: int, ran_s: float) -> float:
     return float(gpu_count * mean_life_s * -math.expm1(-max(ran_s, 0.0) / mean_life_s))
 
 
+_HELD: Final = ReservedGpu.objects.filter(reservation__run=F("reservation__gpr__run"), reservation__replaces=None).order_by()
+_HELD_COUNTS: Final = WrittenQuery(_HELD.values_list("reservation__gpr").annotate(Count("pk")), key="reservation__gpr__id")
+_USAGE_OF: Final = WrittenQuery(ProjectUsage.objects.all(), key="project__id")
+
+
 def usage_add(ran_s: Mapping[Gpr, float], *, now: datetime) -> None:
     """`ran_s`: how long each box ran. The caller holds the plan lock."""
     # Without spares: the nodes that they replaced are counted.
-    held = ReservedGpu.objects.filter(reservation__gpr__in=ran_s, reservation__run=F("reservation__gpr__run"), reservation__replaces=None)
-    gpu_counts = dict(held.order_by().values_list("reservation__gpr").annotate(Count("pk")))
-    usages = {usage.pk: usage for usage in ProjectUsage.objects.filter(project__in={gpr.slice.project_id for gpr in ran_s})}
+    gpu_counts = dict(_HELD_COUNTS([gpr.pk for gpr in ran_s]))
+    usages = {usage.pk: usage for usage in _USAGE_OF({gpr.slice.project_id for gpr in ran_s})}
     for gpr, box_s in ran_s.items():
         usage = usages.setdefault(gpr.slice.project_id, ProjectUsage(project_id=gpr.slice.project_id, summed_at=now))
         usage.gpu_s = decayed(usage.gpu_s, (now - usage.summed_at).total_seconds()) + box_use(gpu_counts.get(gpr.pk, 0), box_s)
@@ -58,9 +62,11 @@ class UsageRow(NamedTuple):
     summed_at: datetime | None
 
 
+_USAGES: Final = WrittenQuery(Project.objects.order_by("pk").values_list("pk", Coalesce("usage__gpu_s", 0.0), "usage__summed_at"))
+
+
 def usage_rows() -> list[UsageRow]:
-    rows = Project.objects.order_by("pk").values_list("pk", Coalesce("usage__gpu_s", 0.0), "usage__summed_at")
-    return [UsageRow._make(row) for row in rows]
+    return [UsageRow._make(row) for row in _USAGES()]
 
 
 def usage_at(rows: Iterable[UsageRow], now: datetime) -> dict[str, float]:
@@ -68,13 +74,12 @@ def usage_at(rows: Iterable[UsageRow], now: datetime) -> dict[str, float]:
     return {str(pk): decayed(gpu_s, (now - (summed_at or now)).total_seconds()) for pk, gpu_s, summed_at in rows}
 
 
-def held_gpus(running: Iterable[Running], pools: Iterable[Pool]) -> dict[tuple[str, int], int]:
-    """GPUs in boxes by project and start."""
-    gpus_of = {node.id: node.gpu_count for pool in pools for node in pool.nodes}
-    held: dict[tuple[str, int], int] = defaultdict(int)
+def held_gpus(running: Iterable[Running], gpu_counts: Mapping[str, int]) -> Counter[tuple[str, int]]:
+    """GPUs in boxes by project and start. `gpu_counts`: by node."""
+    held: Counter[tuple[str, int]] = Counter()
     for box in running:
         counted = box.counted
-        held[box.project, box.started_s] += len(counted) * box.gpus_per_node or sum(map(gpus_of.get, counted, repeat(0)))
+        held[box.project, box.started_s] += len(counted) * box.gpus_per_node or sum(map(gpu_counts.get, counted, repeat(0)))
     return held
 
 

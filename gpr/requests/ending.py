@@ -98,7 +98,8 @@ def exits_finish(gprs: Sequence[Gpr], *, now: datetime) -> None:
     again = [gpr for gpr in gprs if goes_back(gpr)]
     for gpr in again:
         _queue_again(gpr, now)
-    promises_drop(again, now=now)  # these promises were kept and scored; the next tick makes new ones
+    if again:
+        promises_drop(again, now=now)  # these promises were kept and scored; the next tick makes new ones
     of_reason: dict[str, list[Gpr]] = defaultdict(list)
     for gpr in gprs:
         if gpr not in again:

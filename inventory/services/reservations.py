@@ -15,7 +15,7 @@ from fast_update.fast import fast_update
 
 from accounts.models import User
 from core.errors import Conflict, NotFound
-from core.written_sql import IdParam
+from core.written_sql import IdParam, rows_insert
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu, is_later
 from inventory.selectors import maintenance_over
 from inventory.services.checks import skipped_steps_by_node
@@ -58,8 +58,8 @@ def reservations_hold(rows: Sequence[Reservation]) -> None:
     fast_update(Node.objects.all(), taken, ["epoch"], None)
     try:
         with transaction.atomic():
-            Reservation.objects.bulk_create(rows)
-            ReservedGpu.objects.bulk_create(reserved)
+            rows_insert(rows)
+            rows_insert(reserved, keyed=False)
     except IntegrityError:
         raise Conflict("A GPU of the plan is reserved by another.") from None
     for row in rows:
