@@ -53,13 +53,13 @@ def _scopes(objects: Objects, kind: Kind, workspace: str) -> Iterator[Mapping[st
         if objects.is_there(BY_NAME["Workspace"], workspace):
             yield {"slice": workspace}
     else:
-        for each in objects.listed(BY_NAME[PARENTS[parent]], {}):
-            yield {parent: each.name}
+        for name in objects.open(BY_NAME[PARENTS[parent]]):
+            yield {parent: name}
 
 
 def _is_of_open(objects: Objects, row: Present) -> bool:
     """Tell whether its workspace or project is open: others take nothing any more."""
-    return all(objects.is_open(BY_NAME[kind], str(row.values[name])) for name, kind in PARENTS.items() if row.values.get(name))
+    return all(str(row.values[name]) in objects.open(BY_NAME[kind]) for name, kind in PARENTS.items() if row.values.get(name))
 
 
 def _is_exported(each: Present, now: datetime) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -44,7 +44,7 @@ def key_of(kind: Kind, name: str, values: Mapping[str, Any]) -> str:
 class Objects:
     rest: Rest
     _lists: dict[str, dict[str, list[Present]]] = field(default_factory=dict)
-    _open: dict[str, set[str]] = field(default_factory=dict)
+    _open: dict[str, dict[str, None]] = field(default_factory=dict)
     _found: dict[tuple[str, str], Present | None] = field(default_factory=dict)
 
     def find(self, kind: Kind, name: str, values: Mapping[str, Any]) -> list[Present]:
@@ -58,10 +58,11 @@ class Objects:
         """Tell whether the caller may see a project, a workspace or a cluster of this name."""
         return self._by_name(kind, name, {}) is not None
 
-    def is_open(self, kind: Kind, name: str) -> bool:
+    def open(self, kind: Kind) -> Collection[str]:
+        """Returns the names of the projects or workspaces that take something."""
         if kind.name not in self._open:
-            self._open[kind.name] = {each.name for each in self.listed(kind, {}) if each.row["life"] == OPEN}
-        return name in self._open[kind.name]
+            self._open[kind.name] = {each.name: None for each in self.listed(kind, {}) if each.row["life"] == OPEN}
+        return self._open[kind.name]
 
     def listed(self, kind: Kind, values: Mapping[str, Any]) -> Iterator[Present]:
         query = {name: str(values[name]) for name in kind.query if values.get(name)}

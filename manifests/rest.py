@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import BytesIO
@@ -77,10 +78,11 @@ class Rest:
         inner: Any = WSGIRequest(call)
         inner._force_auth_user, inner._force_auth_token = self.request.user, self.request.auth
         match = resolve(full)
-        with transaction.atomic():
+        with transaction.atomic() if method != "GET" else nullcontext():
             response = _unlimited(match.func)(inner, *match.args, **match.kwargs)
             is_refused = response.status_code >= 400
-            transaction.set_rollback(is_refused)
+            if method != "GET":
+                transaction.set_rollback(is_refused)
         if response.status_code >= 500:  # the database is away: no fault of a document
             raise OperationalError(response.data["detail"])
         if is_refused:

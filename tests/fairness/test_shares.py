@@ -6,11 +6,11 @@ import pytest
 from pytest_django.fixtures import Settings
 
 from gpr.quotas.fairness import CREDIT_S, STEPS_MOST, box_use, decayed, held_gpus, shares_of
-from planner.snapshot import Node, Pool, Quota, Running
+from planner.snapshot import Quota, Running
 
 HOUR, DAY = 3600, 86_400
 NOW_S = 100 * DAY
-POOLS = (Pool("p0", "aurora", "H100-80GB", tuple(Node(f"n{i}", 8) for i in range(4))),)
+GPU_COUNTS = {f"n{i}": 8 for i in range(4)}
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def box(project: str, *, nodes: int = 1, gpus_per_node: int = 0, began_s: int) -
 
 
 def shares(*running: Running, quotas: tuple[Quota, ...] = (), **ended: float) -> dict[str, int]:
-    return shares_of(ended, held_gpus(running, POOLS), quotas, NOW_S)
+    return shares_of(ended, held_gpus(running, GPU_COUNTS), quotas, NOW_S)
 
 
 def test_half_of_what_was_used_is_forgotten_after_a_half_life() -> None:
