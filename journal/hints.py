@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Final
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 import redis
 import structlog
@@ -53,9 +55,24 @@ def kind_of(topic: str) -> str:
     return topic.partition(":")[0]
 
 
+# The topics that each callback of a transaction, or of a savepoint within one, will send.
+_topics_of: Final[WeakKeyDictionary[Callable[[], object], list[str]]] = WeakKeyDictionary()
+
+
 def hint(*topics: str) -> None:
-    # Not a partial: when a robust callback fails, Django logs its __qualname__, which a partial lacks.
-    transaction.on_commit(lambda: _send(topics), robust=True)
+    connection = transaction.get_connection()
+    savepoints = set(connection.savepoint_ids)
+    for within, callback, _ in connection.run_on_commit:
+        if within == savepoints and callback in _topics_of:
+            _topics_of[callback] += topics
+            return
+    asked = list(topics)
+
+    def send() -> None:  # when a robust callback fails, Django logs its __qualname__
+        _send(list(dict.fromkeys(asked)))
+
+    _topics_of[send] = asked
+    transaction.on_commit(send, robust=True)
 
 
 def listen(listener: Listener) -> None:
