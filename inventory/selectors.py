@@ -158,6 +158,11 @@ def node_for(actor: User, reference: str, *, now: datetime) -> Node:
     return one_by_reference(nodes_visible_to(actor, now=now), reference, what="node")
 
 
+def node_known_to(actor: User, reference: str) -> Node:
+    """Finds the node as `node_for`, without what is shown of it."""
+    return one_by_reference(nodes_known_to(actor).filter(gone_at=None), reference, what="node")
+
+
 def gpus_visible_to(actor: User, *, now: datetime) -> QuerySet[Gpu]:
     """Adds `availability`, `held_by` (the reservation that the actor may see) and `hardware_known` (the driver's UUID, or empty)."""
     clusters = list(clusters_visible_to(actor))

@@ -78,7 +78,7 @@ from gpr.requests.selectors import (
 from gpr.requests.services import gpr_submit
 from gpr.requests.spec import approval_reasons
 from inventory.models import StepResult
-from inventory.selectors import node_for
+from inventory.selectors import node_known_to
 from journal.refusals import error_record
 
 DECISIONS = {"approve", "reject", "evict"}
@@ -224,7 +224,7 @@ class GprViewSet(ApiViewSet[Gpr]):
         If there is no spare, the answer is 409 with the reason, and nothing changes.
         """
         data = self.body(NodeReplacement)
-        node = node_for(actor_of(request), data.pop("node"), now=self.now)
+        node = node_known_to(actor_of(request), data.pop("node"))
         gpr = self._gpr(pk, data.pop("version", None))
         node_replace(gpr=gpr, node_id=node.pk, actor=actor_of(request), why=data["why"], now=self.now)
         return self._answer(pk)
@@ -316,7 +316,7 @@ class NodeStepViewSet(ApiViewSet[StepResult]):
         return [IsAdmin()] if self.action == "list" else super().get_permissions()
 
     def list(self, request: Request, node_ref: str) -> Response:
-        node = node_for(actor_of(request), node_ref, now=self.now)
+        node = node_known_to(actor_of(request), node_ref)
         steps = self.paginate_queryset(self.filter_queryset(steps_on(node)))
         return self.get_paginated_response(StepSerializer(steps, many=True).data)
 

@@ -18,7 +18,7 @@ from accounts.models import User
 from core.pages import words
 from core.pages.parts import GpuTile, ListFoot, Tab
 from core.pages.table import RowGroup
-from inventory.models import Cluster, Node, Reservation, ReservationState, agent_is_live
+from inventory.models import Cluster, Node, Reservation, ReservationState, ReservedGpu, agent_is_live
 from inventory.selectors import gpus_visible_to, nodes_visible_to, stays
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.plan.queue.page import Mark, clean
@@ -63,7 +63,7 @@ class NodeLine:
 
     @classmethod
     def of(cls, node: Any, gpus: Sequence[Any]) -> NodeLine:
-        """`node` and `gpus` have the selectors' annotations."""
+        """`node` has the selectors' annotations, `gpus` are its own of `tiles_of`."""
         return cls(
             id=node.pk,
             name=node.name,
@@ -164,10 +164,14 @@ def nodes_with_state(actor: User, *, now: datetime) -> QuerySet[Node, Node]:
     return nodes_visible_to(actor, now=now).annotate(state=state)
 
 
-def tiles_of(nodes: Iterable[Node], request: PageRequest) -> dict[UUID, list[Any]]:
-    """Shows GPUs by node, with their holders."""
-    gpus: dict[UUID, list[Any]] = defaultdict(list)
-    for gpu in gpus_visible_to(request.user, now=request.now).filter(node__in=[node.pk for node in nodes]).order_by("index", "pk"):
+def tiles_of(nodes: Iterable[Any], request: PageRequest) -> dict[UUID, list[Any]]:
+    """Shows GPUs by node, each with its `holder`, which is among those of the node."""
+    holders, gpus = {row.pk: row for node in nodes for row in node.held_by}, defaultdict[UUID, list[Any]](list)
+    reserved = ReservedGpu.objects.filter(state=ReservationState.HELD, reservation__in=holders).values_list("gpu", "reservation")
+    holder_of = {gpu_id: holders[reservation_id] for gpu_id, reservation_id in reserved}
+    there: QuerySet[Any] = gpus_visible_to(request.user, now=request.now).select_related(None).prefetch_related(None)
+    for gpu in there.filter(node__in=[node.pk for node in nodes]).order_by("index", "pk"):
+        gpu.holder = holder_of.get(gpu.pk)
         gpus[gpu.node_id].append(gpu)
     return gpus
 
@@ -191,8 +195,7 @@ def _groups(nodes: Sequence[Any], counts: Sequence[dict[str, Any]], request: Pag
 def _tile(gpu: Any, *, is_usable: bool) -> GpuTile:
     # Without the hardware UUID: if boxes share a node, nobody knows which box has which GPU.
     name = f"GPU {gpu.index}"
-    if gpu.held_by:
-        row = gpu.held_by[0].reservation
+    if row := gpu.holder:
         mark = Mark.of(row.slice)
         title = f"{name}, held by {row.gpr.name} of {row.slice.name}"
         return GpuTile(gpu.index, words.initials(row.slice.name), title=title, css=f"is-held ws-h{mark.hue}")
