@@ -139,11 +139,9 @@ class LiveSnapshot:
         if stale is None:
             self._held = held_gpus(running.values(), self._gpu_counts)
         elif running is not self._running:
-            self._held.update(held_gpus((running[id_] for id_ in stale if id_ in running), self._gpu_counts))
-            gone = held_gpus((self._running[id_] for id_ in stale if id_ in self._running), self._gpu_counts)
-            self._held.subtract(gone)
-            for key in [key for key in gone if not self._held[key]]:
-                del self._held[key]
+            for boxes, count in ((running, self._held.update), (self._running, self._held.subtract)):
+                count(held_gpus((boxes[id_] for id_ in stale if id_ in boxes), self._gpu_counts))
+            self._held = +self._held  # without those that hold none any more
         self._running = running
 
     def _make_queue(self, places: PoolIndex, shares: dict[str, int]) -> None:
