@@ -28,7 +28,8 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Response | Non
     if response is None or (response.status_code != status.HTTP_403_FORBIDDEN and (is_estimate or not isinstance(error, OverPolicy))):
         return response
     # After these errors the actor is known. After others, such as a lost database, reading the user would raise again.
-    if isinstance(actor := context["request"].user, User):
+    # A call within another request is no act of the actor's own.
+    if isinstance(actor := context["request"].user, User) and not getattr(context["request"], "is_part", False):
         refusal_record(actor=actor, path=context["request"].path, why=response.data["detail"], now=db_now())
     return response
 

@@ -77,6 +77,7 @@ class Rest:
         }
         inner: Any = WSGIRequest(call)
         inner._force_auth_user, inner._force_auth_token = self.request.user, self.request.auth
+        inner.is_part = True
         match = resolve(full)
         with transaction.atomic() if method != "GET" else nullcontext():
             response = _unlimited(match.func)(inner, *match.args, **match.kwargs)

@@ -5,6 +5,7 @@ from typing import Any
 from core.clock import db_now
 from gpr.models import Gpr, GprState
 from journal.models import Channel, Event
+from journal.refusals import REFUSED
 from manifests.models import ManifestObject
 from protocol.manifests.kinds import BY_NAME
 from slices.models import Membership, Quota, Slice
@@ -227,6 +228,7 @@ def test_an_export_is_narrowed_and_holds_no_more_than_its_reader_may_see(
     assert [line for line in one.splitlines() if line.startswith("kind")] == ["kind: Workspace", "kind: GPUProvisioningRequest"]
     assert acts(apply(owner, one)) == ["unchanged", "unchanged"]
     theirs = outsider.get("manifests/export/").json()["text"]
+    assert not Event.objects.filter(kind=REFUSED).exists()
     assert "vision" not in theirs
     assert "canary-slice" in theirs
     assert "CheckPolicy" not in theirs
