@@ -9,6 +9,7 @@ import pytest
 from core.clock import db_now
 from inventory.models import Reservation, ReservationState, ReservedGpu
 from observability.models import LatestReading, Reading10m
+from observability.telemetry.partitions import partitions_ensure
 from observability.telemetry.selectors import course_of
 from tests.builders import make_cluster, make_gpr, make_slice, make_user, nodes_of
 from tests.observability.telemetry.saying import gpus_of
@@ -35,6 +36,7 @@ def test_a_member_reads_the_course_of_a_gpu_that_1200_of_his_boxes_held_and_of_n
     )
     series = LatestReading.objects.create(gpu=gpu, at=now)
     steps = [since + n * Reading10m.STEP for n in range(BOXES * 6)]
+    partitions_ensure(Reading10m, steps)
     Reading10m.objects.bulk_create(Reading10m(series_id=series.pk, at=at, temperature_c=50) for at in steps)
 
     course = course_of(owner, gpu, since=since, until=now, step_s=None, now=now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from tests.pages.user_world import client_of
 pytestmark = [pytest.mark.xdist_group("prometheus"), pytest.mark.django_db]
 
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
-NOW = db_now().replace(minute=0, second=0, microsecond=0)
+NOW = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
 BACK = timedelta(days=120)  # longer than EGS keeps anything
 EVERY_S = 1800
 USER, PASSWORD = "reader", "reader-of-this-test"
