@@ -12,6 +12,7 @@ from inventory.models import Gpu
 from observability.alerts.defaults import defaults_ensure
 from observability.alerts.models import Alert, AlertRule, AlertSilence, AlertState, AlertSubject, RuleKind
 from observability.models import LatestReading, Reading15s
+from observability.telemetry.partitions import partitions_ensure
 from tests import factories
 from tests.observability.alerts.rows import alert_of, rule_of
 from tests.pages.user_world import HTMX, World, text
@@ -70,6 +71,7 @@ def test_an_alert_has_a_page_with_its_life_what_to_do_and_the_course_of_the_gpu(
     gpu = Gpu.objects.filter(reserved__isnull=False).order_by("node__name", "index")[0]
     now = db_now()
     series = LatestReading.objects.create(gpu=gpu, at=now, temperature_c=90)
+    partitions_ensure(Reading15s, (now, now - timedelta(hours=1)))
     Reading15s.objects.bulk_create(
         Reading15s(series_id=series.pk, at=now - timedelta(seconds=15 * n), temperature_c=90 - n) for n in range(1, 200)
     )

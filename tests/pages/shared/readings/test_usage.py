@@ -124,6 +124,7 @@ def test_csv_has_a_row_for_each_day_and_no_cell_that_a_spreadsheet_runs(world: A
     ]
 
 
+@pytest.mark.sqlite_only  # its rows are made by an expression of SQLite
 @pytest.mark.rotates
 def test_a_csv_of_50000_rows_is_sent_piece_by_piece_and_never_whole_in_memory(world: AdminWorld) -> None:
     month = (MONTH - timedelta(days=40)).replace(day=1)  # a whole one
