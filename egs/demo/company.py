@@ -70,7 +70,7 @@ def company_make(*, now: datetime) -> None:
     begin = now - timedelta(days=DAYS, minutes=10)
     with _in_haste():
         seed(now=begin, tenants=TENANTS)
-        past = Past(begin=begin, seed=SEED)
+        past = Past(begin=begin, seed=SEED, works=works_by_slice())
         past.join()
         past.play([*_two_weeks(now), *_last_day(now)], until=now)
         past.hand_over()

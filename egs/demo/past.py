@@ -6,27 +6,38 @@ Must not live here: who asks for what (company.py).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
+from django.db import transaction
 from django.db.models import Exists, Min, OuterRef, Q
 
+from core.locks import transaction_lock
 from egs.demo.start import FLEETS, fleet_of, quotas_seed, store_of
 from gpr.allocation.allocator import tick
 from gpr.models import AllocatorRecord, Gpr, GprState
 from inventory import agent_hub
 from inventory.models import Cluster, Reservation, ReservationState
+from inventory.services.agents import AgentIdentity
 from inventory.services.clusters import join_token_issue
 from inventory.services.sync import generation_now
 from journal.notices.outbox import outbox_expand
+from observability.alerts.defaults import defaults_ensure
+from observability.alerts.evaluation import LOCK, judge
+from observability.alerts.models import AlertRule, RuleKind
+from observability.alerts.sources.readings import gpu_readings
+from observability.alerts.telling import tell
+from observability.telemetry.services import telemetry_store
+from protocol.gpus.telemetry import NAMES, GpuReading, TelemetryRequest
 from worker_agent.boxes.core import Core
 from worker_agent.cluster.simulated import STATE, WORLD, SimulatedCluster
 from worker_agent.cluster.store import MemoryStore
 from worker_agent.hub.dialog import Call, Dialog, Lane
 from worker_agent.hub.workspaces import SimulatedTenancy
+from worker_agent.telemetry.simulated import SimulatedTelemetry
 
 PASS_S: Final = 2.0
 PASSES: Final = 12  # between two exchanges with the hub
@@ -35,6 +46,10 @@ ROUNDS_MAX: Final = 30  # until all boxes have arrived where they are going
 PUSHES_MAX: Final = 5
 RENEWED: Final = timedelta(hours=11)  # so often agents are heard, since their credentials last a day
 SECOND: Final = timedelta(seconds=1)
+# After what happens to boxes: GPUs are warm or cool again; the alerts of EGS fire or end; people are told.
+LOOKS: Final = (timedelta(minutes=5), timedelta(minutes=11), timedelta(minutes=12))
+GPU_SIGNALS: Final = ("temperature_c", "memory_temperature_c", "throttled_percent")
+THROTTLED: Final = NAMES.index("throttled_percent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +80,10 @@ class PastClock:
 
 
 class Past:
-    def __init__(self, *, begin: datetime, seed: int) -> None:
+    def __init__(self, *, begin: datetime, seed: int, works: Mapping[str, str]) -> None:
+        """`works`: the kind of work by id of workspace."""
         self.clock = PastClock(begin)
-        self._agents = [_Agent(name, self.clock, seed) for name in FLEETS]
+        self._agents = [_Agent(name, self.clock, seed, works) for name in FLEETS]
         self._told_on = begin.date()
 
     def join(self) -> None:
@@ -77,6 +93,7 @@ class Past:
             self.clock.pass_by(PASS_S)
         for agent in self._agents:
             agent.bind()
+        defaults_ensure(now=self.clock.at)
         if not quotas_seed(now=self.clock.at):
             raise RuntimeError("The simulated fleet has not joined.")
 
@@ -99,10 +116,23 @@ class Past:
             agent.hand_over()
 
     def _wait(self, until: datetime) -> None:
+        self._watch_alerts(until)
         while self.clock.at + RENEWED < until:
             self.clock.jump(self.clock.at + RENEWED)
             self._exchange(is_forced=True)
         self.clock.jump(until)
+
+    def _watch_alerts(self, until: datetime) -> None:
+        """Lets alerts of GPUs that have become slow, or are so no more, fire or end, if there is time for it."""
+        looks = [self.clock.at + after for after in LOOKS]
+        if looks[-1] >= until or not any([agent.has_news_of_gpus(looks[0]) for agent in self._agents]):  # noqa: C419  # each takes note
+            return
+        for at in looks:
+            self.clock.jump(at)
+            self._exchange()
+            for agent in self._agents:
+                agent.tell_readings()
+            _gpus_judge(at)
 
     def _next_change(self) -> datetime:
         """Returns the time at which the next box ends or begins."""
@@ -146,10 +176,19 @@ class Past:
             outbox_expand(now=self.clock.at)
 
 
+def _gpus_judge(at: datetime) -> None:
+    """Judges the readings of GPUs alone: all other sources would take as long as the rest of the past."""
+    rules = AlertRule.objects.filter(kind=RuleKind.THRESHOLD, signal__in=GPU_SIGNALS)
+    with transaction.atomic():
+        transaction_lock(LOCK)
+        judge(gpu_readings, list(rules), at)
+        tell(now=at)
+
+
 class _Agent:
     """The core and the dialog of a real agent, without threads and network."""
 
-    def __init__(self, name: str, clock: PastClock, seed: int) -> None:
+    def __init__(self, name: str, clock: PastClock, seed: int, works: Mapping[str, str]) -> None:
         self._cluster = Cluster.objects.get(name=name)
         _, join_token = join_token_issue(cluster=self._cluster, actor=None, now=clock.at)
         self._name, self._clock, self._tenancy, self._store = name, clock, SimulatedTenancy(), MemoryStore()
@@ -159,6 +198,9 @@ class _Agent:
         token = partial(str, join_token)
         self._dialog = Dialog(core=self.core, cluster_uid=driver.uid(), join_token=token, clock=clock, rng=rng, note=lambda *_: None)
         self._known, self._heard_s = -1, 0.0
+        self._telemetry = SimulatedTelemetry(seed=name, works=works)
+        self._slow: set[str] = set()  # UUIDs of GPUs
+        self._told: set[str] = set()
 
     def sync(self, *, is_forced: bool = False) -> None:
         """Says that it is there, unless it has just done so and the hub has no news for it."""
@@ -180,6 +222,20 @@ class _Agent:
         wanted = link.tenancy.wanted
         link.tenancy.report(wanted, self._tenancy.reconcile(wanted, in_use=in_use, has_token=has_token, repairs=repairs))
         self.push()
+
+    def has_news_of_gpus(self, at: datetime) -> bool:
+        """Returns whether other GPUs will be slow then; readings of these, and of those that were slow, are told from now on."""
+        before, self._slow = self._slow, {reading.gpu for reading in self._readings(at) if (reading.values[THROTTLED] or 0) > 0}
+        self._told = before | self._slow
+        return before != self._slow
+
+    def tell_readings(self) -> None:
+        gpus = tuple(reading for reading in self._readings(self._clock.at) if reading.gpu in self._told)
+        message = TelemetryRequest(metrics=NAMES, gpus=gpus)
+        telemetry_store(agent=AgentIdentity(self._cluster, 0), message=message, now=self._clock.at)
+
+    def _readings(self, at: datetime) -> Iterator[GpuReading]:
+        return self._telemetry.read(self.core.nodes, at.timestamp)
 
     def hand_over(self) -> None:
         store = store_of(self._name)

@@ -64,7 +64,7 @@ def alerts_evaluate(*, now: datetime) -> None:
     for source in dict.fromkeys(map(source_of, due)):
         with _guard(source.__name__, now), transaction.atomic():
             transaction_lock(LOCK)
-            _judge(source, [rule for rule in due if source_of(rule) is source], now)
+            judge(source, [rule for rule in due if source_of(rule) is source], now)
     with _guard("ends", now), transaction.atomic():
         transaction_lock(LOCK)
         _end_what_is_off(now)
@@ -87,7 +87,8 @@ def source_of(rule: AlertRule) -> Source:
     return _BY_SUBJECT[subject]
 
 
-def _judge(source: Source, rules: Sequence[AlertRule], now: datetime) -> None:
+def judge(source: Source, rules: Sequence[AlertRule], now: datetime) -> None:
+    """`rules`: all of this source that are due. The caller holds the lock of all alerts."""
     found = source(rules, now)
     subjects = list(AlertSubject.objects.filter(rule__in=[rule.pk for rule in rules]).exclude(state=SubjectState.OVER))
     known: dict[UUID, dict[str, AlertSubject]] = defaultdict(dict)

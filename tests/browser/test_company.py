@@ -42,6 +42,8 @@ def test_the_demo_opens_on_a_company_at_work_a_first_request_starts_at_once_and_
         assert any(gpr["is_booking"] for gpr in gprs)
         assert all(events.values())
         assert demo.admin.get("/maintenance/")["results"]
+        over = demo.admin.get("/alerts/?state=RESOLVED")["results"]
+        assert len({alert["began_at"][:10] for alert in over}) > 3
         promises = demo.admin.get("/insights/")["promises"]["total"]
         assert promises["due_count"] > 15
         assert promises["kept_count"] == promises["due_count"]
