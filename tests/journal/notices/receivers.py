@@ -56,7 +56,10 @@ def http_receiver(*, tls: ssl.SSLContext | None = None) -> Iterator[HttpReceiver
         def log_message(self, *args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 64  # senders connect side by side; by default only five may wait
+
+    server = Server(("127.0.0.1", 0), Handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     with _serving(server) as port:
