@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 
@@ -11,6 +12,7 @@ class EgsError(Exception):
     status: ClassVar[int] = 400
     code: ClassVar[str] = "error"
     title: ClassVar[str] = "The request could not be carried out"
+    headers: Mapping[str, str] = {}  # of the answer
 
     def __init__(self, detail: str, **extra: Any) -> None:
         super().__init__(detail)
@@ -59,7 +61,7 @@ class TooManyTries(EgsError):
 
     def __init__(self, detail: str, *, wait_s: float) -> None:
         super().__init__(detail)
-        self.wait_s = wait_s
+        self.headers = {"Retry-After": str(int(wait_s) + 1)}
 
 
 class NotAllowed(EgsError):

@@ -36,7 +36,10 @@ class Refusals:
             if isinstance(error, NotAllowed) and isinstance(actor := getattr(request, "user", None), User):
                 refusal_record(actor=actor, path=request.path, why=error.detail, now=db_now())
             told = refusal_of(error)
-            return refuse(request, error.status, told.title, told.detail)
+            response = refuse(request, error.status, told.title, told.detail)
+            for name, value in error.headers.items():
+                response[name] = value
+            return response
         if isinstance(error, OperationalError | InterfaceError):
             return _unavailable(request)
         return None

@@ -12,7 +12,7 @@ from rest_framework import exceptions, status
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
-from core.errors import EgsError, NotFound, TooManyTries
+from core.errors import EgsError, NotFound
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +38,7 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Response | Non
         error = exceptions.PermissionDenied()
     if isinstance(error, EgsError):
         body = problem(status=error.status, code=error.code, title=error.title, detail=error.detail, **error.extra)
-        headers = {"Retry-After": str(int(error.wait_s) + 1)} if isinstance(error, TooManyTries) else {}
+        headers = dict(error.headers)
     elif isinstance(error, exceptions.APIException):
         body, headers = _of_drf(error)
     elif isinstance(error, OperationalError | InterfaceError):

@@ -20,6 +20,7 @@ from core.rest.deprecations import DEPRECATED, Deprecation
 from core.rest.fields import StrictSerializer
 from gpr.models import Gpr
 from journal.models import Event
+from journal.refusals import REFUSED
 from slices.models import Project
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
@@ -240,14 +241,15 @@ def test_a_database_that_is_away_is_a_503_that_says_to_come_again(error: Excepti
     assert b"10.0.0.5" not in response.content
 
 
-def test_a_refused_request_stores_nothing(owner: Caller, world: World, ask: dict[str, Any]) -> None:
+def test_a_refused_request_stores_only_what_the_policy_refused(owner: Caller, world: World, ask: dict[str, Any]) -> None:
     before = Event.objects.count(), ApiToken.objects.count()
 
     for fault in ({"nodes": 0}, {"nodes": 3}, {"shape": "H200"}, {"duration_s": 10**12}, {"clusters": ["nowhere"]}, {"extra": 1}):
         assert owner.post("gprs/", {**ask, **fault}).status_code in {400, 404}
 
     assert not Gpr.objects.exists()
-    assert (Event.objects.count(), ApiToken.objects.count()) == before
+    assert (Event.objects.exclude(kind=REFUSED).count(), ApiToken.objects.count()) == before
+    assert [event.actor for event in Event.objects.filter(kind=REFUSED)] == [world.people.owner]  # ten to the twelfth seconds
 
 
 @pytest.mark.django_db
