@@ -46,7 +46,7 @@ ROUNDS_MAX: Final = 30  # until all boxes have arrived where they are going
 PUSHES_MAX: Final = 5
 RENEWED: Final = timedelta(hours=11)  # so often agents are heard, since their credentials last a day
 SECOND: Final = timedelta(seconds=1)
-# After what happens to boxes: GPUs are warm or cool again; the alerts of EGS fire or end; people are told.
+# So long after boxes changed alerts are judged: once GPUs are warm or cool again, once alerts fire or end, and once people are told.
 LOOKS: Final = (timedelta(minutes=5), timedelta(minutes=11), timedelta(minutes=12))
 GPU_SIGNALS: Final = ("temperature_c", "memory_temperature_c", "throttled_percent")
 THROTTLED: Final = NAMES.index("throttled_percent")
@@ -123,7 +123,7 @@ class Past:
         self.clock.jump(until)
 
     def _watch_alerts(self, until: datetime) -> None:
-        """Lets alerts of GPUs that have become slow, or are so no more, fire or end, if there is time for it."""
+        """Judges alerts at LOOKS if other GPUs than before are slow, and nothing else happens until then."""
         looks = [self.clock.at + after for after in LOOKS]
         if looks[-1] >= until or not any([agent.has_news_of_gpus(looks[0]) for agent in self._agents]):  # noqa: C419  # each takes note
             return

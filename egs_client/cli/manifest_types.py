@@ -29,7 +29,7 @@ def type_faults(wanted: Iterable[Wanted]) -> Iterator[Fault]:
 
 
 def _types(kind: Kind) -> dict[str, Any]:
-    """By the API's name of the field: what the SDK's methods that make and change such an object take."""
+    """Returns the types that the SDK's methods that make and change such an object take, by the API's name of the field."""
     path = ".".join(part.replace("-", "_") for part in kind.path.split("/") if part and not part.startswith("{"))
     resource = kind_at(Api, path)
     methods = (getattr(resource, name, None) for name in ("create", "update"))

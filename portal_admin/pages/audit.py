@@ -119,7 +119,7 @@ def _given(request: PageRequest) -> dict[str, str]:
 
 
 def _begin(day: str, request: PageRequest) -> str:
-    """Of this day where the reader is."""
+    """Returns the time at which this day begins where the reader is; empty for no day. Raises ValueError."""
     given = day_given(day)
     return datetime.combine(given, time(), tzinfo=request.zone).isoformat() if given is not None else ""
 

@@ -14,6 +14,7 @@ from core.errors import InvalidInput
 from core.pages import words
 from core.pages.parts import Fact, Pair, Tab
 from inventory.models import Gpu
+from observability.alerts.signals import SIGNALS
 from observability.prometheus.services import sources_by_cluster
 from observability.telemetry.selectors import (
     HOT_C,
@@ -30,6 +31,7 @@ from portal_shared.parts.gpu_marks import CourseMark, marks_of
 from portal_shared.parts.gpus import ORDER, GpuFilters, line_of
 from portal_shared.parts.paging import url_with
 from portal_shared.parts.portals import Portal
+from protocol.gpus.telemetry import FAULT_TOTALS
 
 RANGES: Final = {
     "1h": timedelta(hours=1),
@@ -186,7 +188,7 @@ def _gpu_facts(row: Any, gpu: Gpu, portal: Portal, now: datetime) -> list[Fact]:
 
 
 def _measured_now(row: Any) -> Iterator[Pair]:
-    """What the newest reading says. Totals count from before the present box, so overseers alone read them."""
+    """Yields the values of the newest reading. Totals count from before the present box, so overseers alone read them."""
     reading = reading_of(row) if row is not None else None
     if reading is None:
         return
@@ -198,15 +200,7 @@ def _measured_now(row: Any) -> Iterator[Pair]:
         yield Pair(label, "" if value is None or (name == "xid" and not value) else words.number(value))
 
 
-TOTALS: Final = {
-    "xid": "Last Xid",
-    "ecc_corrected": "Corrected ECC errors",
-    "ecc_uncorrected": "Uncorrected ECC errors",
-    "rows_remapped": "Remapped rows",
-    "rows_failed": "Failed row remaps",
-    "pcie_replays": "PCIe replays",
-    "nvlink_errors": "NVLink errors",
-}
+TOTALS: Final = {"xid": "Last Xid", **{name: SIGNALS[name].label for name in FAULT_TOTALS}}
 
 
 def _thinned(course: ReadingCourse, columns: Sequence[Measure]) -> tuple[list[CoursePoint], int]:

@@ -121,7 +121,7 @@ def _add(
 
 
 def _user_of_deleted(slice_: Slice, name: str, actor: User | None, now: datetime) -> User | None:
-    """Makes it active again."""
+    """Finds the user of a deleted account of this name, and makes him active again."""
     found = ServiceAccount.objects.select_related("user").filter(slice=slice_, user__name=name, deleted_at__isnull=False).first()
     if found is None:
         return None

@@ -18,7 +18,7 @@ from tests.builders import SHAPE
 from tests.factories import People
 
 HTMX = {"HX-Request": "true"}
-# Of a page, at most; on PostgreSQL it asks for the time as well.
+# A page runs so many queries at most; PostgreSQL is asked for the time as well.
 QUERIES_MAX = 17 + (connection.vendor == "postgresql")
 
 
