@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 
 from journal.guard import set_aside_on_error
 from journal.hints import hint, user_topic
@@ -25,7 +26,7 @@ AT_ONCE: Final = 200
 def outbox_expand(*, now: datetime) -> int:
     """Make notices and deliveries of the oldest Events in the outbox. Returns the number of Events; one query when there are none.
 
-    An Event that fails is reported and dropped, so that it does not hold up the others.
+    EGS reports and drops an Event that fails by a fault, so that it does not hold up the others.
     """
     pks = list(Outbox.objects.order_by("pk").values_list("pk", flat=True)[:AT_ONCE])
     if not pks:
@@ -41,7 +42,8 @@ def outbox_expand(*, now: datetime) -> int:
 def _expand_alone(pk: int, now: datetime) -> None:
     with set_aside_on_error("notice", "A notice could not be made", now=now) as attempt:
         _expand([pk], now)
-    if attempt.error is not None:
+    # What failed by the database's state alone is tried again.
+    if attempt.error is not None and not isinstance(attempt.error, OperationalError):
         Outbox.objects.filter(pk=pk).delete()
 
 
@@ -109,11 +111,14 @@ def _by_owner(channels: Iterable[Channel], owner: str) -> dict[UUID | None, list
 
 def _deliver(sendings: Sequence[_Sending], now: datetime) -> None:
     """Ids follow from channel and Event, so that nothing can be delivered twice."""
+    # Every expander locks digests in one order, or two of them would wait for each other.
+    wanted = sorted({(one.channel.pk, one.due_at(now)): one.channel for one in sendings if one.is_digest}.items(), key=itemgetter(0))
+    digests = {key: _digest(channel, key[1], now) for key, channel in wanted}
     links: list[Any] = []
     made: list[Delivery] = []
     for one in sendings:
         if one.is_digest:
-            delivery = _digest(one.channel, one.due_at(now), now)
+            delivery = digests[one.channel.pk, one.due_at(now)]
         else:
             id_ = uuid5(one.channel.pk, str(one.event.pk))
             delivery = Delivery(id=id_, channel=one.channel, created_at=now, due_at=one.due_at(now))

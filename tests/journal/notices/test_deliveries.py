@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, time, timedelta
 from ipaddress import ip_network
 from itertools import pairwise
@@ -24,7 +25,7 @@ from accounts.models import User
 from core.clock import db_now
 from core.errors import Conflict, InvalidInput
 from journal.models import Channel, ChannelKind, Delivery, DeliveryState, Digest, Notice, NoticeSettings, Outbox, Severity
-from journal.notices import deliveries
+from journal.notices import deliveries, outbox
 from journal.notices.channels.services import (
     BOTH_KEYS_SIGN,
     ChannelTerms,
@@ -42,6 +43,7 @@ from journal.notices.timing import ATTEMPTS_MAX
 from journal.services import event_record
 from slices.models import Membership, Slice
 from tests.builders import HOUR, make_gpr, make_slice, make_user
+from tests.databases import lock_waiter_count, wait_until
 from tests.journal.notices.receivers import HttpReceiver, SmtpReceiver, http_receiver, smtp_receiver
 
 S = DeliveryState
@@ -429,6 +431,43 @@ def test_two_senders_and_two_expanders_at_once_send_each_message_once(owner: Use
     assert len(set(receiver.ids)) == 20
     assert len(receiver.ids) <= 20 + late_count
     assert Notice.objects.count() == 20
+
+
+@pytest.mark.postgres_only
+@pytest.mark.django_db(transaction=True)
+def test_two_expanders_that_fill_the_same_digests_in_opposite_order_do_not_wait_for_each_other(
+    owner: User, workspace: Slice, receiver: HttpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, real, begun = db_now(), outbox._digest, set[int]()
+    people = [owner, make_user("teammate")]
+    Membership.objects.create(slice=workspace, user=people[1], role="editor")
+    for person in people:
+        channel_of(person, target=receiver.url, digest=Digest.HOURLY)
+    for person in [*people, *reversed(people)]:
+        gpr = make_gpr(workspace, owner=person)
+        with transaction.atomic():
+            event_record(kind="gpr.mark", message="train is provisioned.", at=now, gpr_id=gpr.pk, slice_id=workspace.pk)
+    pks = list(Outbox.objects.order_by("pk").values_list("pk", flat=True))
+
+    def digest(*arguments: Any) -> Delivery:
+        made = real(*arguments)
+        begun.add(threading.get_ident())
+        wait_until(lambda: len(begun) == 2 or lock_waiter_count() > 0)
+        return made
+
+    monkeypatch.setattr(outbox, "_digest", digest)
+    with ThreadPoolExecutor() as pool:
+        for each in [pool.submit(_expand_and_close, some, now) for some in (pks[:2], pks[2:])]:
+            each.result()
+
+    assert sorted(row.events.count() for row in Delivery.objects.all()) == [2, 2]
+
+
+def _expand_and_close(pks: list[int], now: datetime) -> None:
+    try:
+        outbox._expand(pks, now)
+    finally:
+        connection.close()
 
 
 @pytest.mark.django_db

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from unittest.mock import Mock
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, transaction
 
 from accounts.models import User
 from core.words import utc
@@ -187,6 +188,21 @@ def test_an_event_that_cannot_be_told_does_not_hold_up_the_others(
 
     assert [text for kind, text in told(owner) if kind == K.STARTED] == [f"{good.name} is provisioned."]
     assert set(kinds(admin)) == {K.ALERT}
+    assert not Outbox.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_event_is_told_at_the_next_step_when_the_database_was_busy(
+    owner: User, workspace: Slice, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpr = provisioning(workspace, owner, now)
+    started(gpr, now)
+    with monkeypatch.context() as patch:
+        patch.setattr(outbox, "hearers_of", Mock(side_effect=OperationalError))
+        outbox_expand(now=now)
+    outbox_expand(now=now)
+
+    assert [text for kind, text in told(owner) if kind == K.STARTED] == [f"{gpr.name} is provisioned."]
     assert not Outbox.objects.exists()
 
 
