@@ -27,7 +27,7 @@ class Verb(StrEnum):
     ADMINISTER = "administer"
 
 
-class Kind(StrEnum):
+class ObjectKind(StrEnum):
     PLATFORM = "platform"  # all others are model names in lower case
     USER = "user"
     PROJECT = "project"
@@ -102,63 +102,63 @@ PLATFORM_RELATIONS: Final[Mapping[str, frozenset[Relation]]] = {
 }
 
 # Everything not listed is forbidden. A rule allows actors who have all relations of one of its sets.
-TABLE: Final[Mapping[tuple[Verb, Kind], Rule]] = {
-    (Verb.ADMINISTER, Kind.PLATFORM): _ADMIN,
-    (Verb.INSPECT, Kind.PLATFORM): _OVERSEERS,
-    (Verb.SEE, Kind.USER): _OVERSEERS,
-    (Verb.SEE, Kind.PROJECT): _MEMBERS,
-    (Verb.CHANGE, Kind.PROJECT): _ADMINS,
-    (Verb.SEE, Kind.QUOTA): _MEMBERS,
-    (Verb.SEE, Kind.BUDGET): _MEMBERS,
-    (Verb.SEE, Kind.USAGE): _MEMBERS,
-    (Verb.SEE, Kind.PRICE): _MEMBERS,
-    (Verb.SEE, Kind.POLICY): _MEMBERS,
-    (Verb.CHANGE, Kind.POLICY): _ADMIN,
-    (Verb.SEE, Kind.DEPUTY): _any_of(R.ADMIN, R.AUDITOR, R.CREATOR),
-    (Verb.CHANGE, Kind.DEPUTY): _any_of(R.ADMIN, R.CREATOR),
-    (Verb.SEE, Kind.WORKSPACE): _MEMBERS,
-    (Verb.CONNECT, Kind.WORKSPACE): _any_of(R.VIEWER),
-    (Verb.REQUEST, Kind.WORKSPACE): _EDITORS,
-    (Verb.MANAGE, Kind.WORKSPACE): _OWNERS,
-    (Verb.SEE, Kind.WORKSPACE_REQUEST): _any_of(R.ADMIN, R.AUDITOR, R.CREATOR),
-    (Verb.CHANGE, Kind.WORKSPACE_REQUEST): _any_of(R.ADMIN, R.CREATOR),
-    (Verb.DECIDE, Kind.WORKSPACE_REQUEST): _ADMIN,
-    (Verb.DECIDE, Kind.NAMESPACE): _ADMIN,
-    (Verb.CHANGE, Kind.KUBECONFIG): _any_of(R.ADMIN, R.PROJECT_ADMIN, R.OWNER, R.CREATOR),
-    (Verb.READ_SECRET, Kind.KUBECONFIG): _any_of(R.CREATOR),
-    (Verb.SEE, Kind.GPR): _MEMBERS,
-    (Verb.CHANGE, Kind.GPR): _WRITERS,
-    (Verb.APPROVE, Kind.GPR): _any_of(R.ADMIN, R.PROJECT_ADMIN, R.DEPUTY),
-    (Verb.DECIDE, Kind.GPR): _ADMINS,
-    (Verb.READ_SECRET, Kind.GPR): _any_of(frozenset({R.CREATOR, R.EDITOR})),  # the token of its notebook
-    (Verb.SEE, Kind.JOB): _MEMBERS,
-    (Verb.SEE, Kind.BOOKING_SERIES): _MEMBERS,
-    (Verb.CHANGE, Kind.BOOKING_SERIES): _WRITERS,
-    (Verb.SEE, Kind.TEMPLATE): _MEMBERS,  # those of the platform: everybody
-    (Verb.CHANGE, Kind.TEMPLATE): _OWNERS,  # those of the platform, which belong to no workspace: its administrators
-    (Verb.SEE, Kind.EVENT): _MEMBERS,
-    (Verb.INSPECT, Kind.PROMISE): _OVERSEERS,
-    (Verb.SEE, Kind.CLUSTER): _MEMBERS,
-    (Verb.INSPECT, Kind.CLUSTER): _OVERSEERS,
-    (Verb.SEE, Kind.NODE): _MEMBERS,
-    (Verb.INSPECT, Kind.NODE): _OVERSEERS,
-    (Verb.INSPECT, Kind.GPU): _OVERSEERS,
-    (Verb.SEE, Kind.READING): _MEMBERS,
-    (Verb.SEE, Kind.WORKLOAD): _MEMBERS,
-    (Verb.SEE, Kind.ALERT): _MEMBERS,
-    (Verb.CHANGE, Kind.ALERT): _EDITORS,
-    (Verb.SEE, Kind.ALERT_RULE): _MEMBERS,
-    (Verb.CHANGE, Kind.ALERT_RULE): _WRITERS,
-    (Verb.SEE, Kind.ALERT_SILENCE): _MEMBERS,
-    (Verb.CHANGE, Kind.ALERT_SILENCE): _EDITORS,
-    (Verb.SEE, Kind.RESERVATION): _MEMBERS,
-    (Verb.SEE, Kind.MAINTENANCE): _MEMBERS,
-    (Verb.SEE, Kind.SUPPLY): _OVERSEERS,
-    (Verb.SEE, Kind.SUPPLY_ORDER): _OVERSEERS,
-    (Verb.SEE, Kind.CHECK_POLICY): _OVERSEERS,
-    (Verb.SEE, Kind.CASE): _OVERSEERS,
-    (Verb.SEE, Kind.REMEDIATION_POLICY): _OVERSEERS,
-    (Verb.SEE, Kind.PROMETHEUS): _OVERSEERS,
+TABLE: Final[Mapping[tuple[Verb, ObjectKind], Rule]] = {
+    (Verb.ADMINISTER, ObjectKind.PLATFORM): _ADMIN,
+    (Verb.INSPECT, ObjectKind.PLATFORM): _OVERSEERS,
+    (Verb.SEE, ObjectKind.USER): _OVERSEERS,
+    (Verb.SEE, ObjectKind.PROJECT): _MEMBERS,
+    (Verb.CHANGE, ObjectKind.PROJECT): _ADMINS,
+    (Verb.SEE, ObjectKind.QUOTA): _MEMBERS,
+    (Verb.SEE, ObjectKind.BUDGET): _MEMBERS,
+    (Verb.SEE, ObjectKind.USAGE): _MEMBERS,
+    (Verb.SEE, ObjectKind.PRICE): _MEMBERS,
+    (Verb.SEE, ObjectKind.POLICY): _MEMBERS,
+    (Verb.CHANGE, ObjectKind.POLICY): _ADMIN,
+    (Verb.SEE, ObjectKind.DEPUTY): _any_of(R.ADMIN, R.AUDITOR, R.CREATOR),
+    (Verb.CHANGE, ObjectKind.DEPUTY): _any_of(R.ADMIN, R.CREATOR),
+    (Verb.SEE, ObjectKind.WORKSPACE): _MEMBERS,
+    (Verb.CONNECT, ObjectKind.WORKSPACE): _any_of(R.VIEWER),
+    (Verb.REQUEST, ObjectKind.WORKSPACE): _EDITORS,
+    (Verb.MANAGE, ObjectKind.WORKSPACE): _OWNERS,
+    (Verb.SEE, ObjectKind.WORKSPACE_REQUEST): _any_of(R.ADMIN, R.AUDITOR, R.CREATOR),
+    (Verb.CHANGE, ObjectKind.WORKSPACE_REQUEST): _any_of(R.ADMIN, R.CREATOR),
+    (Verb.DECIDE, ObjectKind.WORKSPACE_REQUEST): _ADMIN,
+    (Verb.DECIDE, ObjectKind.NAMESPACE): _ADMIN,
+    (Verb.CHANGE, ObjectKind.KUBECONFIG): _any_of(R.ADMIN, R.PROJECT_ADMIN, R.OWNER, R.CREATOR),
+    (Verb.READ_SECRET, ObjectKind.KUBECONFIG): _any_of(R.CREATOR),
+    (Verb.SEE, ObjectKind.GPR): _MEMBERS,
+    (Verb.CHANGE, ObjectKind.GPR): _WRITERS,
+    (Verb.APPROVE, ObjectKind.GPR): _any_of(R.ADMIN, R.PROJECT_ADMIN, R.DEPUTY),
+    (Verb.DECIDE, ObjectKind.GPR): _ADMINS,
+    (Verb.READ_SECRET, ObjectKind.GPR): _any_of(frozenset({R.CREATOR, R.EDITOR})),  # the token of its notebook
+    (Verb.SEE, ObjectKind.JOB): _MEMBERS,
+    (Verb.SEE, ObjectKind.BOOKING_SERIES): _MEMBERS,
+    (Verb.CHANGE, ObjectKind.BOOKING_SERIES): _WRITERS,
+    (Verb.SEE, ObjectKind.TEMPLATE): _MEMBERS,  # those of the platform: everybody
+    (Verb.CHANGE, ObjectKind.TEMPLATE): _OWNERS,  # those of the platform, which belong to no workspace: its administrators
+    (Verb.SEE, ObjectKind.EVENT): _MEMBERS,
+    (Verb.INSPECT, ObjectKind.PROMISE): _OVERSEERS,
+    (Verb.SEE, ObjectKind.CLUSTER): _MEMBERS,
+    (Verb.INSPECT, ObjectKind.CLUSTER): _OVERSEERS,
+    (Verb.SEE, ObjectKind.NODE): _MEMBERS,
+    (Verb.INSPECT, ObjectKind.NODE): _OVERSEERS,
+    (Verb.INSPECT, ObjectKind.GPU): _OVERSEERS,
+    (Verb.SEE, ObjectKind.READING): _MEMBERS,
+    (Verb.SEE, ObjectKind.WORKLOAD): _MEMBERS,
+    (Verb.SEE, ObjectKind.ALERT): _MEMBERS,
+    (Verb.CHANGE, ObjectKind.ALERT): _EDITORS,
+    (Verb.SEE, ObjectKind.ALERT_RULE): _MEMBERS,
+    (Verb.CHANGE, ObjectKind.ALERT_RULE): _WRITERS,
+    (Verb.SEE, ObjectKind.ALERT_SILENCE): _MEMBERS,
+    (Verb.CHANGE, ObjectKind.ALERT_SILENCE): _EDITORS,
+    (Verb.SEE, ObjectKind.RESERVATION): _MEMBERS,
+    (Verb.SEE, ObjectKind.MAINTENANCE): _MEMBERS,
+    (Verb.SEE, ObjectKind.SUPPLY): _OVERSEERS,
+    (Verb.SEE, ObjectKind.SUPPLY_ORDER): _OVERSEERS,
+    (Verb.SEE, ObjectKind.CHECK_POLICY): _OVERSEERS,
+    (Verb.SEE, ObjectKind.CASE): _OVERSEERS,
+    (Verb.SEE, ObjectKind.REMEDIATION_POLICY): _OVERSEERS,
+    (Verb.SEE, ObjectKind.PROMETHEUS): _OVERSEERS,
 }
 
 Row = TypeVar("Row", bound=Model)
@@ -185,8 +185,8 @@ def own_workspace_ids(actor: User) -> QuerySet[Any]:
 
 
 def may(actor: User, verb: Verb, obj: Any) -> bool:
-    """`obj` is a row of a model in Kind. Runs a query where a role in a workspace decides, and one more for deputies."""
-    kind = Kind(obj._meta.model_name)
+    """`obj` is a row of a model in ObjectKind. Runs a query where a role in a workspace decides, and one more for deputies."""
+    kind = ObjectKind(obj._meta.model_name)
     known = _known_relations(actor, obj)
     if _allows(verb, kind, known):
         return True
@@ -199,34 +199,34 @@ def may(actor: User, verb: Verb, obj: Any) -> bool:
     return False
 
 
-def may_all(actor: User, verb: Verb, kind: Kind) -> bool:
+def may_all(actor: User, verb: Verb, kind: ObjectKind) -> bool:
     """Tell whether the actor may do it with every object of the kind, whatever their roles are. Runs no query."""
     return _allows(verb, kind, PLATFORM_RELATIONS[actor.role])
 
 
 def visible_rows(rows: QuerySet[Row], actor: User, own: Q | None = None) -> QuerySet[Row]:
     """All rows for those who may see every row of this model; for others the rows that match `own`, or none without it. Runs no query."""
-    if may_all(actor, Verb.SEE, Kind(str(rows.model._meta.model_name))):
+    if may_all(actor, Verb.SEE, ObjectKind(str(rows.model._meta.model_name))):
         return rows
     return rows.none() if own is None else rows.filter(own)
 
 
 def is_platform_admin(actor: User) -> bool:
-    return may_all(actor, Verb.ADMINISTER, Kind.PLATFORM)
+    return may_all(actor, Verb.ADMINISTER, ObjectKind.PLATFORM)
 
 
 def is_overseer(actor: User) -> bool:
     """Tell whether the actor may see what is for operators: an administrator or an auditor of the platform."""
-    return may_all(actor, Verb.INSPECT, Kind.PLATFORM)
+    return may_all(actor, Verb.INSPECT, ObjectKind.PLATFORM)
 
 
-def least_role(verb: Verb, kind: Kind) -> Relation:
+def least_role(verb: Verb, kind: ObjectKind) -> Relation:
     """Returns the smallest sufficient role in a workspace."""
     roles = [role for role in ROLES if frozenset({role}) in TABLE[verb, kind]]
     return roles[0]
 
 
-def _allows(verb: Verb, kind: Kind, relations: Set[Relation]) -> bool:
+def _allows(verb: Verb, kind: ObjectKind, relations: Set[Relation]) -> bool:
     return any(way <= relations for way in TABLE.get((verb, kind), ()))
 
 

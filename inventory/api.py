@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
-from accounts.policy import Kind, Verb, may_all
+from accounts.policy import ObjectKind, Verb, may_all
 from core.rest.fields import Flag, Id, NewName, Nothing, StrictSerializer, Text, WholeNumber, Word
 from core.rest.filters import Moment, ReferenceFilter, Words
 from core.rest.nested import nested
@@ -101,7 +101,7 @@ class ClusterSerializer(ModelOutputSerializer[Cluster]):
 
     def to_representation(self, cluster: Cluster) -> dict[str, Any]:
         told = super().to_representation(cluster)
-        is_for_admin = may_all(actor_of(self.context["request"]), Verb.INSPECT, Kind.CLUSTER)
+        is_for_admin = may_all(actor_of(self.context["request"]), Verb.INSPECT, ObjectKind.CLUSTER)
         return {name: value if is_for_admin or name in self.FOR_ALL else None for name, value in told.items()}
 
 
@@ -282,7 +282,7 @@ class NodeSerializer(ModelOutputSerializer[Node]):
 
     @property
     def _is_admin(self) -> bool:
-        return may_all(actor_of(self.context["request"]), Verb.INSPECT, Kind.NODE)
+        return may_all(actor_of(self.context["request"]), Verb.INSPECT, ObjectKind.NODE)
 
 
 class NodeFilter(filters.FilterSet):

@@ -33,7 +33,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, Greatest
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may_all, own_workspace_ids, visible_rows
+from accounts.policy import ObjectKind, Verb, may_all, own_workspace_ids, visible_rows
 from core.rest.references import one_by_id, one_by_reference
 from core.written_sql import TimeParam
 from inventory.models import (
@@ -175,7 +175,7 @@ def gpus_visible_to(actor: User, *, now: datetime) -> QuerySet[Gpu]:
     whole = reservations_visible_to(actor).filter(HELD, node=OuterRef("node")).alias(n=Count("gpus")).filter(n=F("node__gpu_count"))
     known = (
         F("hardware_uuid")
-        if may_all(actor, Verb.INSPECT, Kind.GPU)
+        if may_all(actor, Verb.INSPECT, ObjectKind.GPU)
         else Case(When(Exists(whole), then=F("hardware_uuid")), default=Value(""))
     )
     mine = with_holders(ReservedGpu.objects.filter(HELD, reservation__in=reservations_visible_to(actor)), path="reservation__")
@@ -283,7 +283,7 @@ def with_holders(rows: QuerySet[Row], *, path: str = "") -> QuerySet[Row]:
 def schedule_visible_to(actor: User) -> QuerySet[Reservation]:
     """`is_own` marks rows in full detail. A member does not see the past of other slices."""
     rows = with_holders(Reservation.objects.select_related("node", "cluster"))
-    if may_all(actor, Verb.SEE, Kind.RESERVATION):
+    if may_all(actor, Verb.SEE, ObjectKind.RESERVATION):
         return rows.annotate(is_own=Value(True))
     own = Q(slice__in=slice_ids_of(actor))
     rows = rows.annotate(is_own=Case(When(own, then=Value(True)), default=Value(False)))
@@ -341,7 +341,7 @@ def _count_in(there: ShapeInCluster, node: Any) -> None:
 
 
 def _allowed_shapes(actor: User) -> Any:
-    if may_all(actor, Verb.SEE, Kind.NODE):
+    if may_all(actor, Verb.SEE, ObjectKind.NODE):
         return lambda cluster_id, shape: True
     allowed: dict[UUID, list[list[str]]] = defaultdict(list)
     rows = Cluster.objects.filter(slices__in=own_workspace_ids(actor))

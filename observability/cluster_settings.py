@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from django.db.models import Model, QuerySet
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may_all
+from accounts.policy import ObjectKind, Verb, may_all
 from core.rest.references import one_by_reference
 from inventory.models import Cluster
 from inventory.selectors import clusters_visible_to
@@ -16,7 +16,7 @@ from inventory.selectors import clusters_visible_to
 Row = TypeVar("Row", bound=Model)
 
 
-def clusters_shown(actor: User, kind: Kind) -> QuerySet[Cluster]:
+def clusters_shown(actor: User, kind: ObjectKind) -> QuerySet[Cluster]:
     """Return the clusters whose settings of this kind the actor may see."""
     return clusters_visible_to(actor) if may_all(actor, Verb.SEE, kind) else Cluster.objects.none()
 
@@ -30,7 +30,7 @@ def settings_of(model: type[Row], clusters: Sequence[Cluster]) -> list[Row]:
     return [stored[cluster.pk] for cluster in clusters]
 
 
-def setting_for(model: type[Row], kind: Kind, actor: User, reference: str) -> Row:
+def setting_for(model: type[Row], kind: ObjectKind, actor: User, reference: str) -> Row:
     """Find the row by its cluster. Raises NotFound."""
     (row,) = settings_of(model, [one_by_reference(clusters_shown(actor, kind), reference, what="cluster")])
     return row

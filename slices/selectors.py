@@ -7,7 +7,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 
 from accounts.models import User
-from accounts.policy import Kind, Relation, Verb, least_role, may, may_all, visible_rows
+from accounts.policy import ObjectKind, Relation, Verb, least_role, may, may_all, visible_rows
 from core.errors import Conflict, NotAllowed, NotFound
 from core.rest.references import id_of, one_by_id
 from core.written_sql import IdParam, TextParam, WrittenQuery
@@ -101,7 +101,7 @@ def slice_for(actor: User, reference: str | UUID, *, verb: Verb = Verb.SEE) -> S
     if slice_ is None:
         raise NotFound("slice")
     if verb != Verb.SEE and not may(actor, verb, slice_):
-        role = least_role(verb, Kind.WORKSPACE)
+        role = least_role(verb, ObjectKind.WORKSPACE)
         raise NotAllowed(f"In workspace {slice_.name} this needs the role {role}. Ask one of its owners.")
     if verb != Verb.SEE:
         refuse_closed(slice_)
@@ -109,7 +109,7 @@ def slice_for(actor: User, reference: str | UUID, *, verb: Verb = Verb.SEE) -> S
 
 
 def _slice_seen(actor: User, reference: str | UUID) -> Slice | None:
-    by_id, by_name = (_BY_ID, _BY_NAME) if may_all(actor, Verb.SEE, Kind.WORKSPACE) else (_OWN_BY_ID, _OWN_BY_NAME)
+    by_id, by_name = (_BY_ID, _BY_NAME) if may_all(actor, Verb.SEE, ObjectKind.WORKSPACE) else (_OWN_BY_ID, _OWN_BY_NAME)
     if id_ := id_of(reference):
         found = by_id([id_], actor=actor.pk)
     else:

@@ -9,7 +9,7 @@ from datetime import datetime
 from uuid import UUID
 
 from accounts.models import PlatformRole, User
-from accounts.policy import Kind, Verb, may_all
+from accounts.policy import ObjectKind, Verb, may_all
 from gpr.budgets.ledger import Ledger
 from gpr.models import Gpr
 from gpr.requests.editing import spec_of
@@ -36,7 +36,7 @@ class Standing:
     @classmethod
     def load(cls, actor: User, *, now: datetime) -> Standing:
         """Runs no query for an administrator of the platform; three for others, at most."""
-        if may_all(actor, Verb.APPROVE, Kind.GPR):
+        if may_all(actor, Verb.APPROVE, ObjectKind.GPR):
             return cls(actor, True, (), (), {})
         deputies = list(deputies_of(actor, now))
         run_by: dict[UUID, set[UUID]] = defaultdict(set)

@@ -17,7 +17,7 @@ from uuid import UUID
 from django.db.models import Count, F, Prefetch, QuerySet
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may_all
+from accounts.policy import ObjectKind, Verb, may_all
 from gpr.allocation.snapshot import PROMISE_TOLERANCE, PROMISE_TOLERANCE_S, box_length_s
 from gpr.models import GprState, Promise, PromiseMove, PromiseOutcome
 from gpr.promises.forecasts import whole_s
@@ -158,7 +158,7 @@ class Calibration:
 
 def calibration_for(actor: User, *, days: int, now: datetime) -> Calibration:
     """Covers UTC days up to today, or up to yesterday for readers without exact figures."""
-    is_exact = may_all(actor, Verb.INSPECT, Kind.PROMISE)
+    is_exact = may_all(actor, Verb.INSPECT, ObjectKind.PROMISE)
     ends_at = _day_of(now) + (DAY if is_exact else timedelta())
     since_at, until_at = ends_at - days * DAY, min(now, ends_at)
     # Others must not see overdue promises: the figures would show when one of them starts.

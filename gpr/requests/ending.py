@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import transaction
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may, may_all
+from accounts.policy import ObjectKind, Verb, may, may_all
 from core.errors import Conflict, IllegalTransition, InvalidInput, OverPolicy, StaleState
 from core.words import duration_exact, utc
 from gpr.allocation.snapshot import nodes_free_at
@@ -201,7 +201,7 @@ def _refuse_beyond_policy(gpr: Gpr, extra_s: int, actor: User) -> None:
     """Raises OverPolicy."""
     longest_s = min(gpr.slice.duration_max_s, settings.EGS_DURATION_MAX_S)
     # An administrator of a project cannot approve his own request, so he does not extend his own box beyond approval either.
-    decides = may(actor, Verb.DECIDE, gpr) and (gpr.owner_id != actor.pk or may_all(actor, Verb.APPROVE, Kind.GPR))
+    decides = may(actor, Verb.DECIDE, gpr) and (gpr.owner_id != actor.pk or may_all(actor, Verb.APPROVE, ObjectKind.GPR))
     if not decides:
         longest_s = min(longest_s, gpr.slice.duration_approval_s)
     if gpr.duration_s + extra_s > longest_s:
@@ -225,7 +225,7 @@ def _refuse_beyond_budget(gpr: Gpr, ends_at: datetime, actor: User, now: datetim
     held = held.exclude(reservation__replaces__state=ReservationState.HELD)  # a spare, while the node that it replaces is there
     shapes = list(held.values_list("gpu__node__shape", flat=True))
     more = GpuWindow(gpr.slice_id, gpr.slice.project_id, set(shapes), len(shapes), gpr.ends_at, ends_at)
-    may_approve = may_all(actor, Verb.DECIDE, Kind.GPR)
+    may_approve = may_all(actor, Verb.DECIDE, ObjectKind.GPR)
     for excess in ledger.excesses(more):
         if not (excess.needs_approval and may_approve):
             raise excess.refusal()

@@ -12,7 +12,7 @@ from django.db.models.fields.tuple_lookups import Tuple, TupleGreaterThan, Tuple
 from django.db.models.functions import Coalesce, RowNumber
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may, may_all, visible_rows
+from accounts.policy import ObjectKind, Verb, may, may_all, visible_rows
 from core.clock import db_now
 from core.errors import NotAllowed, StaleState
 from core.rest.references import one_by_id, one_by_reference
@@ -216,7 +216,7 @@ def names_visible_to(actor: User, gpr_ids: set[str]) -> dict[str, str]:
     known = gpr_ids - {""}
     if not known:
         return {}
-    is_all = may_all(actor, Verb.SEE, Kind.GPR)
+    is_all = may_all(actor, Verb.SEE, ObjectKind.GPR)
     rows = _NAMES(list(map(UUID, known))) if is_all else _OWN_NAMES(list(map(UUID, known)), actor=actor.pk)
     return {str(pk): name for pk, name, slice_id in rows if is_all or not actor.bound_to or str(slice_id) in actor.bound_to}
 

@@ -15,7 +15,7 @@ from django.db.models import BigIntegerField, Case, DateField, F, FloatField, Q,
 from django.db.models.functions import Cast, TruncMonth
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may_all, visible_rows
+from accounts.policy import ObjectKind, Verb, may_all, visible_rows
 from core.rest.references import one_by_id
 from gpr.models import ShapePrice, UsageDay
 from inventory.models import Node
@@ -190,7 +190,7 @@ def league(actor: User, *, since: date, until: date) -> list[LeaguePlace]:
 
 def _seen_in_league(actor: User) -> set[UUID] | None:
     """Ids of projects and workspaces; None: all."""
-    if may_all(actor, Verb.SEE, Kind.USAGE):
+    if may_all(actor, Verb.SEE, ObjectKind.USAGE):
         return None
     projects: Iterable[UUID] = [] if actor.bound_to else ProjectAdmin.objects.filter(user=actor).values_list("project", flat=True)
     return {*projects, *slices_visible_to(actor).values_list("pk", flat=True)}
@@ -198,7 +198,7 @@ def _seen_in_league(actor: User) -> set[UUID] | None:
 
 def projects_run_by(actor: User) -> Sequence[Project]:
     """Returns the projects whose league the actor may switch on and off."""
-    if may_all(actor, Verb.CHANGE, Kind.PROJECT):
+    if may_all(actor, Verb.CHANGE, ObjectKind.PROJECT):
         return list(Project.objects.order_by("name"))
     if actor.bound_to:
         return []

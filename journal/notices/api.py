@@ -20,7 +20,7 @@ from journal.notices.selectors import notice_for, notices_of
 from journal.notices.services import notice_read, notices_read_all
 
 
-class NoticeFilters(filters.FilterSet):
+class NoticeFilter(filters.FilterSet):
     kind = Words(choices=NoticeKind.choices)
     unread = YesNo(pick=lambda is_unread: Q(read_at__isnull=is_unread))
 
@@ -47,7 +47,7 @@ class NoticeViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet
 
     queryset = Notice.objects.none()
     serializer_class = NoticeSerializer
-    filterset_class = NoticeFilters
+    filterset_class = NoticeFilter
     keyless_actions = ("read", "read_all")  # a repetition changes nothing
 
     def get_queryset(self) -> QuerySet[Notice]:

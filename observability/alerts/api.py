@@ -108,7 +108,7 @@ class AlertSubjectSerializer(ModelOutputSerializer[AlertSubject]):
         read_only_fields = fields
 
 
-class AlertFilters(filters.FilterSet):
+class AlertFilter(filters.FilterSet):
     state = Words(choices=AlertState.choices)
     severity = Words(choices=Severity.choices)
     rule = ReferenceFilter("rule")
@@ -131,7 +131,7 @@ class AlertViewSet(mixins.ListModelMixin, ApiViewSet[Alert]):
 
     queryset = Alert.objects.none()
     serializer_class = AlertSerializer
-    filterset_class = AlertFilters
+    filterset_class = AlertFilter
     pagination_class = AlertPagination
     keyless_actions = ("acknowledge",)
 
@@ -150,7 +150,7 @@ class AlertViewSet(mixins.ListModelMixin, ApiViewSet[Alert]):
         return Response(AlertSerializer(done).data)
 
 
-class AlertSubjectFilters(filters.FilterSet):
+class AlertSubjectFilter(filters.FilterSet):
     state = Words(choices=SubjectState.choices)
 
 
@@ -159,7 +159,7 @@ class AlertSubjectViewSet(mixins.ListModelMixin, ApiViewSet[AlertSubject]):
 
     queryset = AlertSubject.objects.none()
     serializer_class = AlertSubjectSerializer
-    filterset_class = AlertSubjectFilters
+    filterset_class = AlertSubjectFilter
     pagination_class = NamePagination
 
     def get_queryset(self) -> QuerySet[AlertSubject]:
@@ -245,7 +245,7 @@ class AlertRuleCreate(AlertRuleTerms):
     severity = serializers.ChoiceField(choices=Severity.choices)
 
 
-class AlertRuleFilters(filters.FilterSet):
+class AlertRuleFilter(filters.FilterSet):
     slice = ReferenceFilter("slice")
     signal = Words(choices=[(name, name) for name in SIGNALS])
     kind = Words(choices=RuleKind.choices)
@@ -258,7 +258,7 @@ class AlertRuleViewSet(mixins.ListModelMixin, ApiViewSet[AlertRule]):
     queryset = AlertRule.objects.none()
     serializer_class = AlertRuleSerializer
     change_body = AlertRuleTerms
-    filterset_class = AlertRuleFilters
+    filterset_class = AlertRuleFilter
     pagination_class = NamePagination
 
     def get_queryset(self) -> QuerySet[AlertRule]:
@@ -340,7 +340,7 @@ class AlertSilenceCreate(StrictSerializer):
     reason = Text(max_length=NOTE_MAX_CHARS)
 
 
-class AlertSilenceFilters(filters.FilterSet):
+class AlertSilenceFilter(filters.FilterSet):
     slice = ReferenceFilter("slice")
 
 
@@ -349,7 +349,7 @@ class AlertSilenceViewSet(mixins.ListModelMixin, ApiViewSet[AlertSilence]):
 
     queryset = AlertSilence.objects.none()
     serializer_class = AlertSilenceSerializer
-    filterset_class = AlertSilenceFilters
+    filterset_class = AlertSilenceFilter
     pagination_class = CreatedPagination
 
     def get_queryset(self) -> QuerySet[AlertSilence]:

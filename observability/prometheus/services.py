@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
-from accounts.policy import Kind
+from accounts.policy import ObjectKind
 from core.errors import InvalidInput
 from core.outbound import ca_fault, url_fault
 from core.vault import SecretLost, encrypt, rotate
@@ -44,7 +44,7 @@ class PrometheusChange(TypedDict, total=False):
 
 
 def clusters_with_sources(actor: User) -> QuerySet[Cluster]:
-    return clusters_shown(actor, Kind.PROMETHEUS)
+    return clusters_shown(actor, ObjectKind.PROMETHEUS)
 
 
 def sources_of(clusters: Sequence[Cluster]) -> list[PrometheusSource]:
@@ -54,7 +54,7 @@ def sources_of(clusters: Sequence[Cluster]) -> list[PrometheusSource]:
 
 def source_for(actor: User, reference: str) -> PrometheusSource:
     """Find it by its cluster. Raises NotFound."""
-    return setting_for(PrometheusSource, Kind.PROMETHEUS, actor, reference)
+    return setting_for(PrometheusSource, ObjectKind.PROMETHEUS, actor, reference)
 
 
 @transaction.atomic

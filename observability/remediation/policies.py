@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
-from accounts.policy import Kind
+from accounts.policy import ObjectKind
 from core.errors import InvalidInput
 from inventory.models import Cluster
 from journal.changes import difference, values_of
@@ -50,12 +50,12 @@ def policies_of(clusters: Sequence[Cluster]) -> list[RemediationPolicy]:
 
 
 def clusters_with_policies(actor: User) -> QuerySet[Cluster]:
-    return clusters_shown(actor, Kind.REMEDIATION_POLICY)
+    return clusters_shown(actor, ObjectKind.REMEDIATION_POLICY)
 
 
 def policy_for(actor: User, reference: str) -> RemediationPolicy:
     """Find the policy of a cluster. Raises NotFound."""
-    return setting_for(RemediationPolicy, Kind.REMEDIATION_POLICY, actor, reference)
+    return setting_for(RemediationPolicy, ObjectKind.REMEDIATION_POLICY, actor, reference)
 
 
 @transaction.atomic

@@ -29,7 +29,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may_all
+from accounts.policy import ObjectKind, Verb, may_all
 from core.errors import NotFound
 from core.rest.references import id_of
 from inventory.models import Gpu, Reservation, ReservationState, ReservedGpu
@@ -54,7 +54,7 @@ class View(TextChoices):
 
 
 def sees_all_readings(actor: User) -> bool:
-    return may_all(actor, Verb.SEE, Kind.READING)
+    return may_all(actor, Verb.SEE, ObjectKind.READING)
 
 
 def gpus_with_readings(actor: User, *, now: datetime) -> QuerySet[Gpu]:

@@ -12,7 +12,7 @@ from uuid import UUID
 from django.db.models import Prefetch, Q, QuerySet, TextChoices
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may_all, visible_rows
+from accounts.policy import ObjectKind, Verb, may_all, visible_rows
 from core.rest.references import one_by_reference
 from gpr.models import Gpr
 from inventory.models import Gpu, ReservedGpu
@@ -52,7 +52,7 @@ def workload_for(actor: User, reference: str | UUID) -> Workload:
 
 def pods_visible_to(actor: User) -> QuerySet[Pod]:
     rows = Pod.objects.select_related("workload__slice", "cluster", "gpr")
-    if may_all(actor, Verb.SEE, Kind.WORKLOAD):
+    if may_all(actor, Verb.SEE, ObjectKind.WORKLOAD):
         return rows
     return rows.filter(workload__slice__in=slice_ids_of(actor))
 

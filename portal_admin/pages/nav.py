@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db.models import Count, Q
 from django.urls import reverse
 
-from accounts.policy import Kind, Verb, may_all
+from accounts.policy import ObjectKind, Verb, may_all
 from gpr.models import Gpr, GprState
 from portal_shared.access import PageRequest
 from portal_shared.shell import NavCount, Shell
@@ -21,7 +21,7 @@ def admin_shell(request: PageRequest, *, page: str) -> Shell:
 
 
 def counted_shell(request: PageRequest, *, page: str, waiting: int, approval: int) -> Shell:
-    approvals = NavCount.of_approvals(approval) if may_all(request.user, Verb.APPROVE, Kind.GPR) else None
+    approvals = NavCount.of_approvals(approval) if may_all(request.user, Verb.APPROVE, ObjectKind.GPR) else None
     return Shell.admin(request, page=page, queue=queue_count(waiting), approvals=approvals)
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from accounts.models import PlatformRole, User
-from accounts.policy import Kind, Relation, Verb, may_all, visible_rows
+from accounts.policy import ObjectKind, Relation, Verb, may_all, visible_rows
 from core.clock import db_now
 from core.rest.references import one_by_id
 from slices.models import Deputy, Project, ProjectAdmin
@@ -56,7 +56,7 @@ def deputy_relations(actor: User, obj: Any) -> frozenset[Relation]:
 
 def is_approver(actor: User, *, now: datetime) -> bool:
     """Tell whether anything may ever wait for the actor's decision. Runs one query at most."""
-    if may_all(actor, Verb.APPROVE, Kind.GPR):
+    if may_all(actor, Verb.APPROVE, ObjectKind.GPR):
         return True
     runs = Exists(ProjectAdmin.objects.filter(user=actor))
     return User.objects.filter(runs | Exists(deputies_of(actor, now).order_by()), pk=actor.pk).exists()

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may_all, visible_rows
+from accounts.policy import ObjectKind, Verb, may_all, visible_rows
 from core.errors import Conflict, InvalidInput, NotFound
 from core.names import mail_fault, name_fault
 from core.rest.references import by_reference, id_of, one_by_id
@@ -52,7 +52,7 @@ def invitee_fault(reference: str) -> str:
 @transaction.atomic
 def member_add(*, slice_: Slice, reference: str, role: Role, actor: User, now: datetime) -> Membership | Invitation:
     """Raises NotFound for a name unknown to an administrator, who mistyped it; see also member_add_or_invite."""
-    if may_all(actor, Verb.SEE, Kind.USER) and not _is_address(reference) and by_reference(users_known_to(actor), reference) is None:
+    if may_all(actor, Verb.SEE, ObjectKind.USER) and not _is_address(reference) and by_reference(users_known_to(actor), reference) is None:
         raise NotFound("user")
     return member_add_or_invite(slice_=slice_, reference=reference, role=role, actor=actor, now=now)
 

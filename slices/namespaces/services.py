@@ -6,7 +6,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from accounts.models import User
-from accounts.policy import Kind, Verb, may_all
+from accounts.policy import ObjectKind, Verb, may_all
 from core.errors import Conflict, InvalidInput, NotAllowed, OverPolicy
 from core.words import plural
 from inventory.models import Cluster, Reservation, ReservationState
@@ -41,7 +41,7 @@ def namespace_bind(*, slice_: Slice, cluster: Cluster, name: str, actor: User | 
     slice_lock_open(slice_)
     _refuse_other_clusters(slice_, cluster)
     _refuse_beyond_count(slice_)
-    is_pending = actor is not None and not may_all(actor, Verb.DECIDE, Kind.NAMESPACE) and not _may_choose(slice_, name)
+    is_pending = actor is not None and not may_all(actor, Verb.DECIDE, ObjectKind.NAMESPACE) and not _may_choose(slice_, name)
     namespace = Namespace(slice=slice_, cluster=cluster, name=name, created_at=now, may_adopt=may_adopt)
     namespace.state = PENDING if is_pending else BindingState.WAITING.value
     try:
@@ -136,7 +136,7 @@ def _refuse_beyond_count(slice_: Slice) -> None:
 
 
 def _refuse_to_decide(actor: User) -> None:
-    if not may_all(actor, Verb.DECIDE, Kind.NAMESPACE):
+    if not may_all(actor, Verb.DECIDE, ObjectKind.NAMESPACE):
         raise NotAllowed("Only an administrator decides on the names of namespaces.")
 
 
@@ -176,5 +176,5 @@ def _namespaces_changed(slice_: Slice, cluster: Cluster) -> None:
 
 
 def _refuse_to_adopt(actor: User | None) -> None:
-    if actor is not None and not may_all(actor, Verb.DECIDE, Kind.NAMESPACE):
+    if actor is not None and not may_all(actor, Verb.DECIDE, ObjectKind.NAMESPACE):
         raise NotAllowed("Only an administrator lets a workspace adopt a namespace that was there before.")

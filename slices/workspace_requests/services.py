@@ -9,7 +9,7 @@ from django.db import transaction
 
 from accounts.models import User
 from accounts.permissions import refuse_bound
-from accounts.policy import Kind, Verb, may_all
+from accounts.policy import ObjectKind, Verb, may_all
 from core.errors import Conflict, InvalidInput, NotAllowed
 from inventory.models import Cluster
 from inventory.selectors import clusters_visible_to
@@ -136,7 +136,7 @@ def _decide(request: WorkspaceRequest, state: RequestState, actor: User, why: st
 
 
 def _refuse_to_decide(actor: User) -> None:
-    if not may_all(actor, Verb.DECIDE, Kind.WORKSPACE_REQUEST):
+    if not may_all(actor, Verb.DECIDE, ObjectKind.WORKSPACE_REQUEST):
         raise NotAllowed("Only an administrator decides on workspaces.")
 
 

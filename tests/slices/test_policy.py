@@ -6,7 +6,7 @@ import pytest
 from django.apps import apps
 
 from accounts.models import User
-from accounts.policy import TABLE, Kind, Verb, least_role, may
+from accounts.policy import TABLE, ObjectKind, Verb, least_role, may
 from slices.models import Membership, Role, Slice
 from tests import factories
 
@@ -58,6 +58,6 @@ def test_what_the_table_does_not_name_nobody_may_do(workspace: Slice) -> None:
 
 def test_each_kind_is_a_model_and_each_rule_of_roles_says_which_role_is_enough() -> None:
     models = {model._meta.model_name for model in apps.get_models()}
-    assert {kind.value for kind in Kind} - models == {Kind.PLATFORM}
-    assert [least_role(verb, Kind.WORKSPACE) for verb in (Verb.SEE, Verb.REQUEST, Verb.MANAGE)] == ["viewer", "editor", "owner"]
-    assert {kind for _, kind in TABLE} == set(Kind)
+    assert {kind.value for kind in ObjectKind} - models == {ObjectKind.PLATFORM}
+    assert [least_role(verb, ObjectKind.WORKSPACE) for verb in (Verb.SEE, Verb.REQUEST, Verb.MANAGE)] == ["viewer", "editor", "owner"]
+    assert {kind for _, kind in TABLE} == set(ObjectKind)

@@ -11,7 +11,7 @@ from django.db.models import Q
 from django.http import QueryDict
 from django.urls import reverse
 
-from accounts.policy import Kind, Verb, may, may_all
+from accounts.policy import ObjectKind, Verb, may, may_all
 from core.pages import words
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.forms.questions import Question
@@ -227,7 +227,7 @@ def why_no_kubeconfig(request: PageRequest, slice_: Slice) -> str:
 
 
 def _namespaces(request: PageRequest, slice_: Slice) -> Iterator[NamespaceRow]:
-    may_decide = request.may_write and may_all(request.user, Verb.DECIDE, Kind.NAMESPACE)
+    may_decide = request.may_write and may_all(request.user, Verb.DECIDE, ObjectKind.NAMESPACE)
     for row in Namespace.with_pending.filter(slice=slice_).select_related("slice", "cluster")[:ROWS_MAX]:
         yield NamespaceRow.of(row, may_decide=may_decide)
 

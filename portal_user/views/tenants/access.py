@@ -7,7 +7,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from accounts.policy import Kind, Verb, may_all
+from accounts.policy import ObjectKind, Verb, may_all
 from core.errors import EgsError, NotAllowed, NotFound
 from core.rest.references import one_by_reference
 from inventory.selectors import cluster_for
@@ -91,7 +91,7 @@ def revoke(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
 @signed_in
 @needs_write
 def adopt(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
-    if not may_all(request.user, Verb.DECIDE, Kind.NAMESPACE):
+    if not may_all(request.user, Verb.DECIDE, ObjectKind.NAMESPACE):
         raise NotFound("page")
     slice_ = slice_for(request.user, slice)
     row = one_by_reference(slice_.namespaces.select_related("slice", "cluster"), str(pk), what="namespace")

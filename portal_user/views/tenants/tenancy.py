@@ -5,7 +5,7 @@ from uuid import UUID
 from django.http import HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from accounts.policy import Kind, Verb, may_all
+from accounts.policy import ObjectKind, Verb, may_all
 from core.errors import NotFound
 from core.rest.references import one_by_id
 from portal_shared.access import PageRequest, needs_write, signed_in
@@ -74,7 +74,7 @@ def decline(request: PageRequest, pk: UUID) -> HttpResponse:
 
 def _asked(request: PageRequest, slice: str, pk: UUID) -> Namespace:
     """Raises NotFound for all but administrators."""
-    if not may_all(request.user, Verb.DECIDE, Kind.NAMESPACE):
+    if not may_all(request.user, Verb.DECIDE, ObjectKind.NAMESPACE):
         raise NotFound("page")
     rows = Namespace.with_pending.filter(slice=slice_for(request.user, slice)).select_related("slice", "cluster")
     return one_by_id(rows, pk, what="namespace")

@@ -102,7 +102,7 @@ class LocalJobs:
         codes = [self._end(body, index, process) for index, process in started]
         condition = {"type": "Complete" if not any(codes) and len(codes) == count else "Failed", "status": "True"}
         self.jobs[body["metadata"]["name"]] = {**body, "status": {"conditions": [condition]}}
-        return msgspec.convert(body, objects.Job)
+        return msgspec.convert(body, objects.BatchJob)
 
     def patch(self, path: str, ops: list[Object], type_: Any, **params: Any) -> Any:
         """Adds annotations to a node."""

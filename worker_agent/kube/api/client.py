@@ -58,10 +58,10 @@ class DisruptionBudget(Throttled):  # 429 to an eviction
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     class Details(msgspec.Struct, frozen=True):
-        class Cause(msgspec.Struct, frozen=True):
+        class StatusCause(msgspec.Struct, frozen=True):
             reason: str = ""
 
-        causes: tuple[Cause, ...] = ()
+        causes: tuple[StatusCause, ...] = ()
         retryAfterSeconds: float = 0.0  # the wire name
 
     code: int = 0

@@ -113,11 +113,11 @@ class ListedObject(msgspec.Struct, frozen=True):
 
 
 class ServedKinds(msgspec.Struct, frozen=True, kw_only=True):
-    class Kind(msgspec.Struct, frozen=True):
+    class ServedKind(msgspec.Struct, frozen=True):
         name: str
         verbs: tuple[str, ...] = ()
 
-    resources: tuple[Kind, ...] = ()
+    resources: tuple[ServedKind, ...] = ()
 
     def may_create(self, resource: str) -> bool:
         """False while the definition is being deleted together with all its objects."""

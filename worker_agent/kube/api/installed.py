@@ -13,6 +13,7 @@ from protocol import cluster_names
 from protocol.nodes.drift import Drift
 from worker_agent.cluster.base import ClusterError, Note
 from worker_agent.kube.api.client import Api, Missing
+from worker_agent.kube.api.objects import ConfigMap
 from worker_agent.kube.tenancy.priorities import DefaultPriority
 
 # The install script writes one line per object: <apiVersion> <kind> <namespace or -> <name> <uid> <mark>.
@@ -29,10 +30,6 @@ PLURALS: Final = {
     "RoleBinding": "rolebindings",
     "CustomResourceDefinition": "customresourcedefinitions",
 }
-
-
-class _ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
-    data: dict[str, str] = {}
 
 
 class _Marked(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +55,7 @@ class Installed:
     def look(self) -> tuple[Drift, ...]:
         """Repeats the last result when the API server does not answer."""
         try:
-            lines = self._api.get(PATH, _ConfigMap).data.get("objects", "").splitlines()
+            lines = self._api.get(PATH, ConfigMap).data.get("objects", "").splitlines()
             self._found = tuple(drift for line in lines if (drift := self._look_at(line)))
         except Missing:
             self._found = ()  # an older install script wrote no list

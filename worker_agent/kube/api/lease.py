@@ -25,7 +25,7 @@ IDLE_MOST_S: Final = 60.0  # a holder that hangs in a pass for so long gives up 
 LOOK_EVERY_S: Final = 1.0
 
 
-class _Spec(msgspec.Struct, frozen=True, kw_only=True):
+class _LeaseSpec(msgspec.Struct, frozen=True, kw_only=True):
     holderIdentity: str | None = None
     leaseDurationSeconds: int | None = None
     acquireTime: str | None = None
@@ -33,15 +33,15 @@ class _Spec(msgspec.Struct, frozen=True, kw_only=True):
     leaseTransitions: int | None = None
 
 
-class _Meta(msgspec.Struct, frozen=True, kw_only=True):
+class _LeaseMeta(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     namespace: str
     resourceVersion: str
 
 
 class _Lease(msgspec.Struct, frozen=True, kw_only=True):
-    metadata: _Meta
-    spec: _Spec = _Spec()
+    metadata: _LeaseMeta
+    spec: _LeaseSpec = _LeaseSpec()
     apiVersion: str = "coordination.k8s.io/v1"
     kind: str = "Lease"
 
@@ -102,7 +102,7 @@ class Leadership:
             return False
         stamp = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         is_new = holder != self._identity
-        spec = _Spec(
+        spec = _LeaseSpec(
             holderIdentity=self._identity,
             leaseDurationSeconds=int(DURATION_S),
             acquireTime=stamp if is_new else lease.spec.acquireTime,
@@ -116,5 +116,5 @@ class Leadership:
         self._renewed_mono = now
         return True
 
-    def _write(self, lease: _Lease, spec: _Spec) -> None:
+    def _write(self, lease: _Lease, spec: _LeaseSpec) -> None:
         self._api.replace(PATH, msgspec.structs.replace(lease, spec=spec), _Lease)

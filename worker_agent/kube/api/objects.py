@@ -379,13 +379,13 @@ class VolumeAttachment(msgspec.Struct, frozen=True):
     spec: AttachmentSpec
 
 
-class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+class BatchJobStatus(msgspec.Struct, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class BatchJob(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Meta
-    status: JobStatus = JobStatus()
+    status: BatchJobStatus = BatchJobStatus()
 
     @property
     def ended(self) -> Condition | None:
@@ -400,12 +400,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return next((each for each in self.status.conditions if each.type in types and each.status == "True"), None)
 
 
-class JobList(msgspec.Struct, frozen=True):
-    items: tuple[Job, ...]
+class BatchJobList(msgspec.Struct, frozen=True):
+    items: tuple[BatchJob, ...]
 
 
 class Namespace(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Meta
+
+
+class ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
+    data: dict[str, str] = {}
 
 
 class GuardSpec(msgspec.Struct, frozen=True, kw_only=True):

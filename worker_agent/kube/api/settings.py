@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
 from protocol import cluster_names
 from protocol.tenancy.notebooks import NO_INGRESS, IngressWay
 from worker_agent.cluster.base import Note
 from worker_agent.kube.api.client import Api, Forbidden, Missing
 from worker_agent.kube.api.devices import Devices
+from worker_agent.kube.api.objects import ConfigMap
 from worker_agent.kube.nodes.repairs import DRIVER_PODS
 from worker_agent.kube.tenancy.isolation import QUOTA, QUOTA_KEPT
 from worker_agent.telemetry.exporters import EXPORTER, EXPORTERS
@@ -40,14 +39,10 @@ class Settings:
     ingress: IngressWay = NO_INGRESS
 
 
-class _ConfigMap(msgspec.Struct, frozen=True, kw_only=True):
-    data: dict[str, str] = {}
-
-
 def read_settings(api: Api, *, note: Note) -> Settings:
     """Raises ClusterError when the API server does not answer."""
     try:
-        data = api.get(PATH, _ConfigMap).data
+        data = api.get(PATH, ConfigMap).data
     except Missing:
         return Settings()
     except Forbidden as error:  # the role of an older installation does not allow it

@@ -18,7 +18,7 @@ from protocol.cluster_names import CHECK_OF, CHECK_SERVICE, CHECK_STEP, GPU, IND
 from worker_agent.cluster.base import ClusterError, WriteConflict
 from worker_agent.kube.api import objects
 from worker_agent.kube.api.client import TIMEOUT_S, Api, Forbidden, Missing
-from worker_agent.kube.api.objects import Condition, Job, Meta, Pod, TerminatedState
+from worker_agent.kube.api.objects import BatchJob, Condition, Meta, Pod, TerminatedState
 from worker_agent.kube.checks.gang_logs import GangLogs, PodOutput
 
 JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
@@ -88,7 +88,7 @@ class CheckJobOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class CheckJobs:
     def __init__(self, api: Api, *, mono: Callable[[], float] = time.monotonic) -> None:
         self._api, self._mono = api, mono
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, BatchJob] = {}
         self._pods: list[Pod] = []
         self._seen_mono = float("-inf")
         self._wrote_mono: dict[str, float] = {}  # by owner: earlier views do not show our last write
@@ -117,7 +117,7 @@ class CheckJobs:
         now = self._mono()
         if now - self._seen_mono < VIEW_S:
             return
-        jobs = self._api.get(JOBS, objects.JobList, labelSelector=CHECK_OF).items
+        jobs = self._api.get(JOBS, objects.BatchJobList, labelSelector=CHECK_OF).items
         self._pods = list(self._api.get(PODS, objects.PodList, labelSelector=CHECK_OF).items)
         self._jobs = {job.metadata.name: job for job in jobs}
         self._failing_since = {name: self._failing_since.get(name, now) for name, job in self._jobs.items() if job.failing is not None}
@@ -144,7 +144,7 @@ class CheckJobs:
             )
         self._wrote(work.owner)
         try:
-            self._api.create(JOBS, manifest(work), Job)
+            self._api.create(JOBS, manifest(work), BatchJob)
         except Missing:
             return CheckJobOutcome(why=f"there is no namespace {NAMESPACE}", blames_node=False)
         except WriteConflict:
@@ -165,7 +165,7 @@ class CheckJobs:
         pods = (pod for pod in self._pods if pod.metadata.label(CHECK_OF) == work.owner)
         return any(not pod.is_over and pod.metadata.label(JOB_OF_POD) != work.name for pod in pods)
 
-    def _delete(self, job: Job) -> None:
+    def _delete(self, job: BatchJob) -> None:
         self._wrote(job.metadata.label(CHECK_OF))
         try:
             self._api.delete(f"{JOBS}/{job.metadata.name}", uid=job.metadata.uid)
@@ -177,7 +177,7 @@ class CheckJobs:
 
     # -- follow --------------------------------------------------------------------------------------------------------
 
-    def _follow(self, work: CheckJob, job: Job) -> CheckJobOutcome | None:
+    def _follow(self, work: CheckJob, job: BatchJob) -> CheckJobOutcome | None:
         self._begun[work.owner] = work.name
         pod = self._pod_of(work.name)
         if (over := self._over(job)) is not None:
@@ -196,7 +196,7 @@ class CheckJobs:
         self._delete(job)
         return CheckJobOutcome(why=f"its pod cannot start with the image {work.image}: {text}", blames_node=False)
 
-    def _over(self, job: Job) -> Condition | None:
+    def _over(self, job: BatchJob) -> Condition | None:
         if job.ended is not None or job.failing is None:
             return job.ended
         since = self._failing_since[job.metadata.name]
