@@ -1,16 +1,21 @@
-"""Drops databases, finds rows that a test left in the shared one, and sees who waits for a lock."""
+"""Drops databases, finds rows that a test left in the shared one, sees who waits for a lock, and moves the clock of all of them."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from types import SimpleNamespace
 
 import psycopg
+import pytest
+import time_machine
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
 
-from core import db_threads
+from core import clock, db_threads
 from core.db_threads import DB_THREADS
 
 # Django fills these when it migrates.
@@ -40,6 +45,14 @@ def db_threads_let_go() -> None:
     for closing in [db_threads._pool.submit(close) for _ in range(DB_THREADS)]:
         closing.result()
     telemetry_views.thread._pool.submit(lambda: connection.close()).result()  # noqa: PLW0108  # the connection of that thread
+
+
+@contextmanager
+def travel(to: datetime, *, tick: bool = True) -> Iterator[time_machine.Traveller]:
+    """Let this process live at another time. PostgreSQL's clock stays where it is, so the hub asks the clock of the process instead."""
+    with pytest.MonkeyPatch.context() as patch, time_machine.travel(to, tick=tick) as traveller:
+        patch.setattr(clock, "connection", SimpleNamespace(vendor="a clock that travels"))
+        yield traveller
 
 
 def lock_waiter_count() -> int:

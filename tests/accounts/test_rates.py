@@ -6,7 +6,6 @@ from uuid import uuid4
 
 import pytest
 import redis
-import time_machine
 from django.core.cache import cache
 from django.test import Client
 
@@ -14,6 +13,7 @@ from core.clock import db_now
 from tests import factories
 from tests.api.conftest import Caller
 from tests.builders import SHAPE
+from tests.databases import travel
 
 pytestmark = pytest.mark.django_db
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def _one_window() -> Iterator[None]:
     """No new minute begins within a test."""
-    with time_machine.travel(db_now().replace(second=10), tick=False):
+    with travel(db_now().replace(second=10), tick=False):
         yield
 
 

@@ -20,6 +20,7 @@ from slices.roles.groups import group_add
 from tests import factories
 from tests.accounts.test_people import sign_in as sign_in_by_provider
 from tests.api.conftest import Answer, Caller, World, assert_problem, faults
+from tests.databases import travel
 from tests.pages.user_world import client_of, text
 
 GRANTED = {"name": "laptop", "scope": "write", "days": "30"}
@@ -27,7 +28,7 @@ GRANTED = {"name": "laptop", "scope": "write", "days": "30"}
 
 @pytest.fixture(autouse=True)
 def clock(db: None) -> Iterator[time_machine.Traveller]:
-    with time_machine.travel(db_now(), tick=False) as traveller:
+    with travel(db_now(), tick=False) as traveller:
         yield traveller
 
 

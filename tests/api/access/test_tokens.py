@@ -3,14 +3,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-import time_machine
-
 from accounts.models import ApiToken, Scope
 from core.clock import db_now
 from slices.models import ProjectAdmin
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 from tests.builders import SHAPE
+from tests.databases import travel
 from tests.journal.notices import notices
 
 KINDS = ("token.issued", "token.revoked")
@@ -174,7 +173,7 @@ def test_a_rotated_token_leaves_no_gap(world: World, owner: Caller) -> None:
     assert new["token"] != old["token"]
     assert (new["scopes"], new["networks"]) == (["read"], ["127.0.0.1/32"])
     assert [Caller(each["token"]).get("me/").status_code for each in (old, new)] == [200, 200]
-    with time_machine.travel(db_now() + timedelta(minutes=2)):
+    with travel(db_now() + timedelta(minutes=2)):
         assert [Caller(each["token"]).get("me/").status_code for each in (old, new)] == [401, 200]
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-import time_machine
 from django.urls import reverse
 from pytest_django.fixtures import Settings
 
@@ -28,6 +27,7 @@ from observability.prometheus.services import named, prometheus_change, promethe
 from observability.telemetry.partitions import partitions_ensure
 from observability.telemetry.selectors import ReadingCourse, courses_of
 from tests.builders import hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
+from tests.databases import travel
 from tests.journal.notices.test_outbound import certificate
 from tests.observability.telemetry.prometheus import OwnPrometheus
 from tests.observability.telemetry.saying import gpus_of
@@ -292,7 +292,7 @@ def test_names_of_gpus_are_no_promql(cluster: Cluster) -> None:
 @pytest.fixture
 def just_after_the_last_sample() -> Iterator[None]:
     """The series end at NOW, and the suite may come to a test of pages an hour later."""
-    with time_machine.travel(NOW + timedelta(minutes=1)):
+    with travel(NOW + timedelta(minutes=1)):
         yield
 
 

@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import time_machine
 from django.conf import settings
 from django.test import Client
 
@@ -15,6 +14,7 @@ from accounts.models import ApiToken, Scope, User
 from accounts.tokens.services import token_revoke
 from core.clock import db_now
 from tests import factories
+from tests.databases import travel
 
 pytestmark = pytest.mark.django_db
 
@@ -113,7 +113,7 @@ def test_the_session_ends_with_its_token(client: Client, ada: User) -> None:
 
 def test_a_token_that_expires_takes_its_session_along(client: Client, ada: User) -> None:
     sign_in(client, factories.token(ada, life=timedelta(minutes=5)))
-    with time_machine.travel(db_now() + timedelta(minutes=6)):
+    with travel(db_now() + timedelta(minutes=6)):
         assert client.get("/").status_code == 302
 
 
