@@ -1,4 +1,4 @@
-"""Errors of services, with texts for users. `code` is part of the API."""
+"""Defines errors of services, with texts for users. `code` is part of the API."""
 
 from __future__ import annotations
 

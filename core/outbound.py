@@ -1,4 +1,4 @@
-"""The only way to an address that a user gave: a POST that cannot reach what only this machine or its network may reach.
+"""Offers the only way to an address that a user gave: a POST that cannot reach what only this machine or its network may reach.
 
 Its host is resolved once, every address found is checked, and the connection goes to an address that was checked, so a name that changes
 its answer gains nothing. It follows no redirect. Time and size of the answer are limited.

@@ -29,7 +29,7 @@ class Origin:
 
 
 def client_address(request: HttpRequest) -> str:
-    """The address of the client, or of its proxy; IPv4 as such. Empty if there is none, as on a Unix socket."""
+    """Returns the address of the client, or of its proxy; IPv4 as such. It is empty if there is none, as on a Unix socket."""
     try:
         address = ip_address(request.META.get("REMOTE_ADDR") or "")
     except ValueError:
@@ -52,7 +52,7 @@ def signed_in_by(*, token_key: str = "", login_id: UUID | None = None) -> None:
 
 
 class RequestOrigin:
-    """Middleware. A client or a proxy may give the id; the answer, log lines and Events have it."""
+    """This middleware gives each request an id. A client or a proxy may give the id; the answer, log lines and Events have it."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self._get_response = get_response

@@ -41,7 +41,7 @@ def rotate(sealed: str) -> str:
 
 
 def rotate_rows(rows: QuerySet[Any], column: str) -> tuple[int, int]:
-    """Encrypt a column with the newest key. Returns how many values were, and how many no key reads."""
+    """Encrypt a column with the newest key. Returns how many values it encrypted, and how many no key reads."""
     done_count = lost_count = 0
     for pk, sealed in list(rows.exclude(**{column: ""}).values_list("pk", column)):
         try:

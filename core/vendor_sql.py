@@ -1,4 +1,4 @@
-"""Migrations with SQL of each database, such as exclusion constraints and triggers. It skips SQLite's triggers, see core/triggers.py."""
+"""Gives migrations SQL of each database, such as exclusion constraints and triggers. It skips SQLite's triggers, see core/triggers.py."""
 
 from __future__ import annotations
 

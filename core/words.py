@@ -14,12 +14,12 @@ UTC_TEXT = re.compile(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC", re.ASCII)
 
 
 def utc(at: datetime) -> str:
-    """`2026-11-19 15:21:00 UTC`."""
+    """Returns e.g. `2026-11-19 15:21:00 UTC`."""
     return f"{at.astimezone(UTC):{UTC_FORMAT}}"
 
 
 def duration(span_s: float) -> str:
-    """`38 s`, `2 min 06 s`, `45 min`, `3 h 05 min`, `2 d 4 h`."""
+    """Returns e.g. `38 s`, `2 min 06 s`, `45 min`, `3 h 05 min`, `2 d 4 h`."""
     return duration_exact(span_s if span_s < HOUR_S else span_s - span_s % MINUTE_S)
 
 
@@ -63,17 +63,17 @@ def _within(span_s: int) -> int:
 
 
 def number(value: float) -> str:
-    """`10,000`, `5.4`."""
+    """Returns e.g. `10,000`, `5.4`."""
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
 def hours(value: float) -> str:
-    """`12.3`, `1,742`."""
+    """Returns e.g. `12.3`, `1,742`."""
     return number(round(value, 1) if value < 100 else round(value))
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 node`, `2 nodes`, `10,000 queries`."""
+    """Returns e.g. `1 node`, `2 nodes`, `10,000 queries`."""
     if count == 1:
         return f"1 {noun}"
     ending = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"

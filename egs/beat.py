@@ -1,4 +1,4 @@
-"""The Celery app of the beat, which wakes the workers by the schedule in the settings. It loads no Django apps: half the memory."""
+"""The Celery app of the beat wakes the workers by the schedule in the settings. It loads no Django apps, which halves its memory."""
 
 import os
 from logging.config import dictConfig

@@ -1,6 +1,6 @@
-"""Liveness, readiness and metrics.
+"""Answers questions for liveness, readiness and metrics.
 
-egs/asgi.py serves these without middleware: no session, no redirect to HTTPS, no check of the Host header.
+egs/asgi.py serves these without middleware: they need no session, no redirect to HTTPS, and no check of the Host header.
 """
 
 from __future__ import annotations

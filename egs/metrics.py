@@ -1,4 +1,4 @@
-"""Metrics for Prometheus.
+"""Writes metrics for Prometheus.
 
 Numbers from the database are equal in every web process. Numbers that a process counts have the label `process`.
 """

@@ -85,7 +85,7 @@ class PeriodicThread(threading.Thread):
 
 
 class HubServer(uvicorn.Server):
-    """The web server; it wakes parked requests when it stops."""
+    """Runs the web server; it wakes parked requests when it stops."""
 
     def __init__(self, *, host: str, port: int, on_start: Callable[[], None]) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""Settings of both profiles; everything that differs comes from the environment (egs/env.py).
+"""Sets both profiles up; everything that differs comes from the environment (egs/env.py).
 
 EGS_PROFILE=embedded: one process, SQLite. EGS_PROFILE=production: PostgreSQL, Redis, Celery.
 """
@@ -34,7 +34,7 @@ EMBEDDED = EGS_PROFILE == "embedded"
 
 
 def _embedded_secret() -> str:
-    """Kept beside the database: without it all tokens end."""
+    """Reads the secret that is kept beside the database: without it all tokens end."""
     path = EGS_VAR_DIR / "secret-key"
     EGS_VAR_DIR.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""The agents' HTTP endpoints. A parked sync holds no thread and no database connection.
+"""Serves the agents' HTTP endpoints. A parked sync holds no thread and no database connection.
 
 egs/asgi.py bypasses the middleware, which would keep a thread per parked request.
 """

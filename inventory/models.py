@@ -22,7 +22,7 @@ SUPPLY_LEAD_MAX_S, SUPPLY_GAIN_MAX_S = 30 * 86_400, 90 * 86_400
 
 
 class Hub(models.Model):
-    """The identity of this database, in one row. Restored backups have the same id."""
+    """Holds the identity of this database, in one row. Restored backups have the same id."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     singleton = models.BooleanField(default=True, unique=True)
@@ -142,7 +142,7 @@ class CordonCause(models.TextChoices):
 
 @column_checks
 class Node(models.Model):
-    """Identified by its UID: a new node with an old name is another node."""
+    """Its UID identifies it: a new node with an old name is another node."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="nodes")
@@ -374,7 +374,7 @@ OUTCOMES = [(outcome.value, outcome.value.title()) for outcome in Outcome]
 
 @column_checks
 class Reservation(models.Model):
-    """One node for one GPR over `[starts_at, ends_at)`.
+    """Gives one node to one GPR over `[starts_at, ends_at)`.
 
     `ends_at` is when the GPUs should be free again, exit included; `not_after_at` is the end of the GPR's time.
     """
@@ -610,7 +610,7 @@ class HubAbsence:
     ended_at: datetime
 
     def silent_since(self, heard_at: datetime, *, within_s: float) -> datetime:
-        """The hub's return, if the agent was live when the hub went down; else `heard_at`."""
+        """Returns when the hub returned, if the agent was live when the hub went down; else `heard_at`."""
         was_live = (self.began_at - heard_at).total_seconds() <= within_s
         return max(heard_at, self.ended_at) if was_live else heard_at
 

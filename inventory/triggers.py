@@ -1,4 +1,4 @@
-"""Invariants I1, I5 and I16 on SQLite; for PostgreSQL see migration 0003."""
+"""Keeps invariants I1, I5 and I16 on SQLite; for PostgreSQL see migration 0003."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that somebody was refused, for the audit log: at most once a minute for each person and refusal."""
+"""Records that somebody was refused, for the audit log, at most once a minute for each person and refusal."""
 
 from __future__ import annotations
 

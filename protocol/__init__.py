@@ -1,1 +1,1 @@
-"""The contract between hub, agents and clients."""
+"""Defines the contract between hub, agents and clients."""

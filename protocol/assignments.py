@@ -47,7 +47,7 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """One node for one GPR.
+    """Gives one node to one GPR.
 
     The window opens when all `gang_count` assignments of the GPR are ENTERED, but not before `not_before_s`. It closes `duration_s` later,
     also without the hub.
@@ -82,5 +82,5 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def slice_key(self) -> str:
-        """The label value on namespaces and nodes. An older hub sends only the name."""
+        """Returns the value of labels on namespaces and nodes. An older hub sends only the name."""
         return self.slice_id or self.slice

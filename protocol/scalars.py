@@ -1,4 +1,4 @@
-"""Bounded numbers and strings. Times (`_s`) are Unix seconds by the hub's clock unless a field says otherwise."""
+"""Defines bounded numbers and strings. Times (`_s`) are Unix seconds by the hub's clock unless a field says otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replays of job lists on a simulated clock, with the real planner and with reference policies.
+"""Replays job lists on a simulated clock, with the real planner and with reference policies.
 
 Must not live here: Django, a database, a clock. The same lists give the same report, except for planning times.
 """

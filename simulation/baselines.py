@@ -109,7 +109,7 @@ class LeastWork(Fifo):
 
 
 class Easy(Fifo):
-    """EASY backfill: the head holds a reservation, renewed at every event; others may start now if it stays whole.
+    """Plans by EASY backfill: the head holds a reservation, renewed at every event; others may start now if it stays whole.
 
     Source: Lifka, The ANL/IBM SP scheduling system, JSSPP 1995.
     """

@@ -1,4 +1,4 @@
-"""Wait estimates of other schedulers, computed at arrival and compared with the promise.
+"""Computes the wait estimates of other schedulers at arrival, to compare them with the promise.
 
 - `slurm`: sbatch --test-only of Slurm 26.05 (`_delayed_job_start_time` in src/slurmctld/job_scheduler.c).
 - `depth_over_throughput`: requests ahead over recent starts per second (the idea of Kueue's issue 13159).

@@ -1,4 +1,4 @@
-"""The agent's clocks and its estimate of the hub's clock.
+"""Reads the agent's clocks and estimates the hub's clock.
 
 People set the wall clock, and the monotonic clock stops while the machine sleeps. So ends use the later of two estimates and beginnings
 the earlier one. The price: boxes that end within a forward step of the wall clock end at once.

@@ -50,7 +50,7 @@ def level_of(event: str) -> int:
 
 
 class Log:
-    """Thread-safe."""
+    """It is thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""The agent as a process: eight threads around one core.
+"""Runs the agent as a process: eight threads around one core.
 
 The main thread runs the passes. Others talk to the hub, keep the namespaces, handle cluster requests, run jobs, send telemetry and report
 pods. They hold the one lock only to exchange data with the core, so an absent hub never delays an exit.

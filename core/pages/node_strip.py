@@ -1,4 +1,4 @@
-"""Draws what is on the nodes of a schedule, on the axis of the time strip. Pure."""
+"""Draws what is on the nodes of a schedule, on the axis of the time strip. It is pure."""
 
 from __future__ import annotations
 

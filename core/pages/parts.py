@@ -132,7 +132,7 @@ class ListFoot:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """GPUs of a quota, or hours of a budget. `limit_count` None: no limit."""
+    """Shows GPUs of a quota, or hours of a budget. `limit_count` None: no limit."""
 
     held_count: int
     more_count: int = 0

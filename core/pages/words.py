@@ -75,7 +75,7 @@ END_REASON_WORDS = {
 
 
 def moment(at: datetime, *, now: datetime, zone: tzinfo) -> str:
-    """`14:20` today, `Fri 03:40` within a week, else `3 Dec 14:20` or `3 Dec 2027 14:20`."""
+    """Returns `14:20` today, `Fri 03:40` within a week, else `3 Dec 14:20` or `3 Dec 2027 14:20`."""
     local, today = at.astimezone(zone), now.astimezone(zone).date()
     days = (local.date() - today).days
     if days == 0:
@@ -87,7 +87,7 @@ def moment(at: datetime, *, now: datetime, zone: tzinfo) -> str:
 
 
 def moment_title(at: datetime, *, zone: tzinfo) -> str:
-    """`Thu 19 Nov 16:21 CET, 15:21 UTC`."""
+    """Returns e.g. `Thu 19 Nov 16:21 CET, 15:21 UTC`."""
     local, utc = at.astimezone(zone), at.astimezone(UTC)
     text = f"{local:%a} {local.day} {local:%b} {local:%H:%M} {zone_name(at, zone=zone)}"
     if zone_name(at, zone=zone) == "UTC":
@@ -111,13 +111,13 @@ def moments_in(sentence: str) -> Iterator[str | datetime]:
 
 
 def zone_name(at: datetime, *, zone: tzinfo) -> str:
-    """`CET`, `UTC`, `UTC+03`."""
+    """Returns e.g. `CET`, `UTC`, `UTC+03`."""
     name = at.astimezone(zone).tzname() or "UTC"
     return f"UTC{name}" if name[:1] in "+-" else name
 
 
 def relative(at: datetime, *, now: datetime) -> str:
-    """`in 1 h 12 min`, `4 min ago`, `now`."""
+    """Returns e.g. `in 1 h 12 min`, `4 min ago`, `now`."""
     span = _clock_span(at, now)
     if span is None:
         return "now"
@@ -125,7 +125,7 @@ def relative(at: datetime, *, now: datetime) -> str:
 
 
 def left(at: datetime, *, now: datetime) -> str:
-    """`3 h 13 min left`."""
+    """Returns e.g. `3 h 13 min left`."""
     if at <= now:
         return "over"
     return f"{_clock_span(at, now) or 'under 1 min'} left"
@@ -136,12 +136,12 @@ def starts(at: datetime, *, now: datetime) -> str:
 
 
 def late(span_s: float) -> str:
-    """`+45 min`; empty under a minute."""
+    """Returns e.g. `+45 min`, and nothing under a minute."""
     return f"+{_coarse(int(span_s))}" if span_s >= MINUTE_S else ""
 
 
 def duration_narrow(span_s: float) -> str:
-    """`45m`, `3h05`, `2d4h`."""
+    """Returns e.g. `45m`, `3h05`, `2d4h`."""
     days, hours, minutes, _ = split(span_s)
     if days:
         return f"{days}d{hours}h" if hours else f"{days}d"
@@ -149,13 +149,13 @@ def duration_narrow(span_s: float) -> str:
 
 
 def ask(nodes: int, gpus_per_node: int | None, shape: str = "") -> str:
-    """`4 × 8 H100-80GB`, or `4 nodes H100-80GB` without a number of GPUs."""
+    """Returns e.g. `4 × 8 H100-80GB`, or `4 nodes H100-80GB` without a number of GPUs."""
     size = f"{nodes} × {gpus_per_node}" if gpus_per_node else plural(nodes, "node")
     return f"{size} {shape}".rstrip()
 
 
 def initials(name: str) -> str:
-    """`NB` of Nadia Brandt, `VI` of vision."""
+    """Returns `NB` of Nadia Brandt, `VI` of vision."""
     words = re.findall(r"\w+", name)
     letters = words[0][0] + words[-1][0] if len(words) > 1 else "".join(words)[:2]
     return letters.upper() or "?"

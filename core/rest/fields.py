@@ -1,4 +1,4 @@
-"""Strict serializer fields: `true` is no number, and `5` is no text. DRF's own fields are lenient."""
+"""Serializer fields that are strict: `true` is no number, and `5` is no text. DRF's own fields are lenient."""
 
 from __future__ import annotations
 

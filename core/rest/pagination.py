@@ -1,4 +1,4 @@
-"""Cursor pagination: new and deleted rows do not shift a page.
+"""Paginates by cursors: new and deleted rows do not shift a page.
 
 A cursor holds all order fields of a row. DRF's holds one, and fails when many rows share it, as the start of a gang.
 """

@@ -1,4 +1,4 @@
-"""Parses JSON strictly: limited size and depth, UTF-8, and no duplicate keys."""
+"""Parses JSON strictly: it limits size and depth, and takes UTF-8 and no duplicate keys."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def status_title(code: int) -> str:
 
 
 def _sentences(detail: Any, prefix: str = "") -> dict[str, list[str]]:
-    """Flatten DRF's nested errors: field path -> sentences."""
+    """Flatten DRF's nested errors into sentences by the path of the field."""
     if isinstance(detail, dict):
         flat: dict[str, list[str]] = {}
         for key, value in detail.items():

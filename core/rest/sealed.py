@@ -1,6 +1,6 @@
 """Encrypts numbers of a sequence as UUIDs, since plain numbers would show how busy other tenants are.
 
-A Feistel network with HMAC. Source: Luby and Rackoff, "How to construct pseudorandom permutations", 1988.
+It is a Feistel network with HMAC. Source: Luby and Rackoff, "How to construct pseudorandom permutations", 1988.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ HEADER: Final = "EGS-Version"
 
 
 class VersionHeader:
-    """Middleware. Each answer of the API tells the version of EGS; the API's own is in its address."""
+    """By this middleware each answer of the API tells the version of EGS; the API's own is in its address."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response

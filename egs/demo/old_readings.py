@@ -52,7 +52,7 @@ class _PastBox:
 
 @dataclass(frozen=True, slots=True)
 class _Course:
-    """One GPU: the id of its rows, and the boxes that held it, in order."""
+    """Holds of one GPU the id of its rows, and the boxes that held it, in order."""
 
     series_id: int
     gpu: GpuView

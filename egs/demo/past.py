@@ -186,7 +186,7 @@ def _gpus_judge(at: datetime) -> None:
 
 
 class _Agent:
-    """The core and the dialog of a real agent, without threads and network."""
+    """Runs the core and the dialog of a real agent, without threads and network."""
 
     def __init__(self, name: str, clock: PastClock, seed: int, works: Mapping[str, str]) -> None:
         self._cluster = Cluster.objects.get(name=name)

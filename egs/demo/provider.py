@@ -1,4 +1,4 @@
-"""A real identity provider beside the demo: `make demo OIDC=1`. It knows the people of PEOPLE and accepts any password."""
+"""Runs a real identity provider beside the demo: `make demo OIDC=1`. It knows the people of PEOPLE and accepts any password."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def seed(*, now: datetime, tenants: Tenants = SLICES) -> None:
 
 
 def tokens_issue(*, now: datetime) -> DemoTokens:
-    """New ones for one administrator and one user."""
+    """Issues new ones for one administrator and one user."""
     return DemoTokens(
         admin=_token(_user(ADMIN, now=now), list(Scope), now),
         user=_token(_user("ada", now=now), [Scope.READ, Scope.WRITE], now),

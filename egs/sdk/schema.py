@@ -104,7 +104,7 @@ def owners_of(operations: list[Operation]) -> dict[str, str]:
 
 
 def used_in(operation: Operation) -> set[str]:
-    """Models in arguments."""
+    """Returns the models in arguments."""
     return {name for argument in operation.fields for name in re.findall(r"models\.(\w+)", argument.annotation)}
 
 
@@ -151,7 +151,7 @@ class Reader:
         return Model(name, text, tuple(self._fields(name, is_input=is_input)), is_input)
 
     def closure(self, name: str, seen: frozenset[str] = frozenset()) -> set[str]:
-        """The model, and all models in its fields."""
+        """Returns the model, and all models in its fields."""
         found = {name}
         for argument in self._fields(name):
             for inner in re.findall(r"models\.(\w+)", argument.annotation):
@@ -213,7 +213,7 @@ class Reader:
 
 
 def named(path: str, http: str, *, is_page: bool, lists: set[str]) -> tuple[tuple[str, ...], str]:
-    """The resource and the method for an operation: `slices/{ref}/members/` GET is `slices.members.list`."""
+    """Returns the resource and the method for an operation: `slices/{ref}/members/` GET is `slices.members.list`."""
     parts = path.removeprefix(ROOT).strip("/").split("/")
     words = [part.replace("-", "_") for part in parts if not part.startswith("{")]
     if is_page:

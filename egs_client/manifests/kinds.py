@@ -1,5 +1,5 @@
 # `make client` writes this file. Do not edit it.
-"""The kinds of manifests: their fields, and the addresses of the REST API that read and write them.
+"""Lists the kinds of manifests: their fields, and the addresses of the REST API that read and write them.
 
 A field has the name of the custom resources: `duration_s` of the API is `duration: 8h30m` here, `slice` is `workspace`.
 """
@@ -49,7 +49,7 @@ class Field:
 
 
 def manifest_name(api: str) -> str:
-    """`duration_s` -> `duration`, `gpu_memory_gib` -> `gpuMemoryGiB`, `is_enabled` -> `enabled`."""
+    """Turns `duration_s` into `duration`, `gpu_memory_gib` into `gpuMemoryGiB`, and `is_enabled` into `enabled`."""
     plain = WORDS.get(api) or api.removeprefix("is_").removesuffix("_s")
     first, *rest = plain.removesuffix("_gib").split("_")
     return first + "".join(word.capitalize() for word in rest) + ("GiB" if plain.endswith("_gib") else "")
@@ -432,7 +432,7 @@ _SPAN: Final = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m
 
 
 def span_text(span_s: int) -> str:
-    """E.g. `8h30m`."""
+    """Returns e.g. `8h30m`."""
     parts = []
     for unit, unit_s in _UNITS:
         count, span_s = divmod(span_s, unit_s)
@@ -441,7 +441,7 @@ def span_text(span_s: int) -> str:
 
 
 def span_parse(text: str) -> int:
-    """Seconds of a text as `8h30m`. Raises ValueError."""
+    """Returns the seconds of a text as `8h30m`. Raises ValueError."""
     match = _SPAN.match(text)
     if match is None or not text:
         raise ValueError(text[:60])

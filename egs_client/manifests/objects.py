@@ -90,6 +90,6 @@ def _spec_fault(kind: str, spec: Any) -> ObjectFault | None:
 
 
 def placed(place: int, fault: ObjectFault) -> str:
-    """E.g. `Object 2, spec.template: …`."""
+    """Returns e.g. `Object 2, spec.template: …`."""
     where = field_name(fault.path)
     return f"Object {place}{f', {where}' if where else ''}: {fault.text}"

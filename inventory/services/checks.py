@@ -78,7 +78,7 @@ def check_policy_delete(*, policy: CheckPolicy, actor: User, now: datetime, why:
 
 
 def terms(policy: CheckPolicy) -> str:
-    """E.g. `nccl_bandwidth 430, image of nccl a/b:1, without storage`."""
+    """Returns e.g. `nccl_bandwidth 430, image of nccl a/b:1, without storage`."""
     said = [f"{name} {amount(value)}" for name, value in sorted(policy.limits.items())]
     said += [f"image of {name} {image}" for name, image in sorted(policy.images.items())]
     said += [f"storage class {policy.storage_class}"] if policy.storage_class else []

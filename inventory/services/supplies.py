@@ -114,7 +114,7 @@ def supply_change(*, supply: Supply, change: SupplyChange, actor: User, now: dat
 
 
 def terms(supply: Supply) -> str:
-    """E.g. `4 nodes of 8 x H100-80GB, 20 min lead, for a gain of 10 min`."""
+    """Returns e.g. `4 nodes of 8 x H100-80GB, 20 min lead, for a gain of 10 min`."""
     nodes = f"{plural(supply.node_count, 'node')} of {supply.gpus_per_node} x {supply.shape}"
     off = "" if supply.is_enabled else ", disabled"
     return f"{nodes}, {duration_exact(supply.lead_time_s)} lead, for a gain of {duration_exact(supply.gain_s)}{off}"

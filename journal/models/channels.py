@@ -1,4 +1,4 @@
-"""Channels: where messages about Events go outside of EGS."""
+"""Channels say where messages about Events go outside of EGS."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Channel(models.Model):
 
 @column_checks
 class Delivery(models.Model):
-    """One message to one channel. Its id is the message's id, so a repetition after a crash is the same message."""
+    """Holds one message to one channel. Its id is the message's id, so a repetition after a crash is the same message."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="deliveries")

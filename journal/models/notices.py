@@ -25,7 +25,7 @@ class Outbox(models.Model):
 
 @column_checks
 class Notice(models.Model):
-    """An Event in the bell of one person."""
+    """Puts an Event into the bell of one person."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notices")
@@ -53,7 +53,7 @@ class Notice(models.Model):
 
 @column_checks
 class NoticeSettings(models.Model):
-    """The choice of a person: which notices, and when. Without a row the defaults hold."""
+    """Holds which notices a person chose, and when. Without a row the defaults hold."""
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, primary_key=True, on_delete=models.CASCADE, related_name="notice_settings")
     unwanted_kinds = models.JSONField(default=list, help_text="Kinds that the bell leaves out.")

@@ -24,7 +24,7 @@ Finder = Callable[[Sequence[Event]], Found]
 
 class Tenancy(Protocol):
     def memberships_of(self, user_ids: Collection[UUID]) -> Collection[tuple[UUID, UUID]]:
-        """Pairs of user and workspace."""
+        """Returns pairs of user and workspace."""
 
     def slices_seen_by(self, user: User) -> QuerySet[Any]: ...
 
@@ -54,7 +54,7 @@ def tenancy() -> Tenancy:
 
 @dataclass(frozen=True, slots=True)
 class Hearer:
-    """One person who is told of one Event. `slice_id` None: whatever workspaces they are in."""
+    """Names a person who is told of an Event. `slice_id` None: it does not matter in which workspaces they are."""
 
     user: User
     event: Event

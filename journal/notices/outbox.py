@@ -1,4 +1,4 @@
-"""The outbox: Events that people are still to be told of. `journal.services` fills it; here they become notices and deliveries."""
+"""The outbox holds Events that people are still to be told of. `journal.services` fills it; here they become notices and deliveries."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ COUNTED_MAX: Final = 99
 
 
 def notices_of(user: User) -> QuerySet[Notice]:
-    """The newest first. Those of a workspace that the user has left are gone."""
+    """Returns the newest first. Those of a workspace that the user has left are gone."""
     return Notice.objects.filter(heard_by(user), user=user).select_related("event")
 
 
@@ -23,7 +23,7 @@ def notice_for(user: User, notice_id: str | UUID) -> Notice:
 
 
 def unread_count(user: User) -> int:
-    """Up to COUNTED_MAX + 1. Runs one query."""
+    """Counts up to COUNTED_MAX + 1. Runs one query."""
     return len(notices_of(user).filter(read_at=None).order_by().values_list("pk")[: COUNTED_MAX + 1])
 
 

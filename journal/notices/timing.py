@@ -22,7 +22,7 @@ def due_at(*, now: datetime, digest: str, of: NoticeSettings, is_error: bool) ->
 
 
 def digest_at(now: datetime, digest: str, zone: tzinfo) -> datetime:
-    """The next full hour, or the next morning at DAILY_AT, strictly after now."""
+    """Returns the next full hour, or the next morning at DAILY_AT, strictly after now."""
     if digest == Digest.NONE:
         return now
     if digest == Digest.HOURLY:

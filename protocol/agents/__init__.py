@@ -1,1 +1,1 @@
-"""The dialog of an agent with its hub: transport, registration, sync, events, lists."""
+"""Defines the dialog of an agent with its hub: transport, registration, sync, events, lists."""

@@ -1,4 +1,4 @@
-"""EGS Sync v1: the agent connects to the hub; each exchange is one POST with a JSON body.
+"""Defines EGS Sync v1: the agent connects to the hub; each exchange is one POST with a JSON body.
 
 Every request has the header `EGS-Proto: 1.0`, and all but register have `Authorization: Bearer <credential>`. Unknown fields are ignored,
 so either side may be one version ahead. The agent reports an unknown step or `desired` as UNSUPPORTED.

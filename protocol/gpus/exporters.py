@@ -1,4 +1,4 @@
-"""Names, labels and units of the exporters of each vendor.
+"""Lists names, labels and units of the exporters of each vendor.
 
 Sources: default-counters.csv of dcgm-exporter 3.x and 4.x, the metrics list of AMD's device-metrics-exporter, and the Prometheus exporter
 of Intel's XPU Manager 1.x.

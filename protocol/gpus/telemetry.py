@@ -1,4 +1,4 @@
-"""Readings of GPUs. Their lane may lose them: the agent sends no batch twice, and the hub may refuse any.
+"""Defines readings of GPUs. Their lane may lose them: the agent sends no batch twice, and the hub may refuse any.
 
 Rates and increases are the agent's, which sees every counter's course. A total never falls unless the driver was loaded anew.
 """

@@ -1,1 +1,1 @@
-"""The language of manifests: the hub applies them, and the client checks them without a hub."""
+"""Defines the language of manifests: the hub applies them, and the client checks them without a hub."""

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One mistake. `line` counts from 1; 0: it belongs to no line. `field`: as `spec.nodes`, or empty."""
+    """Names one mistake. `line` counts from 1; 0: it belongs to no line. `field`: as `spec.nodes`, or empty."""
 
     file: str
     line: int
@@ -32,7 +32,7 @@ def told_first(faults: Sequence[Fault]) -> list[Fault]:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """E.g. ` Did you mean nodes?`, or nothing."""
+    """Returns e.g. ` Did you mean nodes?`, or nothing."""
     names = {each.lower(): each for each in known}
     found = get_close_matches(word.lower()[:100], names, n=1, cutoff=0.6)
     return f" Did you mean {names[found[0]]}?" if found else ""

@@ -1,4 +1,4 @@
-"""Reads and writes the YAML of manifests: its plain part alone, and with the line of each value.
+"""Reads and writes the YAML of manifests: it takes the plain part alone, and keeps the line of each value.
 
 Aliases, tags and merges are refused, and so are plain words that one YAML parser reads as text and another as a number or a flag.
 """
@@ -209,7 +209,7 @@ class _Unreadable(Exception):
 
 
 def field_name(path: Path) -> str:
-    """E.g. `spec.clusters[0]`."""
+    """Returns e.g. `spec.clusters[0]`."""
     return "".join(f"[{each}]" if isinstance(each, int) else f".{_echo(each)}" for each in path).lstrip(".")
 
 

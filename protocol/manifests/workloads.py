@@ -1,4 +1,4 @@
-"""Checks the objects of Kubernetes that a job makes: each mistake with its field and, in a text, with its line."""
+"""Checks the objects of Kubernetes that a job makes, and tells each mistake with its field and, in a text, with its line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits of the checks of nodes.
+"""Sets the limits of the checks of nodes.
 
 Sources: Azure's node health checks (bandwidths of one node, ECC, remapped rows, links), NVIDIA's catalog of Xids.
 """

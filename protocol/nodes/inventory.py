@@ -37,7 +37,7 @@ class GpuView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeCondition(msgspec.Struct, frozen=True, kw_only=True):
-    """A bad condition. One that is well again is left out."""
+    """Names a bad condition. One that is well again is left out."""
 
     type: Word
     status: Word

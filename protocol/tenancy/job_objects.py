@@ -1,4 +1,4 @@
-"""The objects of a job. Controllers make its pods, so that they meet the same admission policies as all pods of the workspace."""
+"""Builds the objects of a job. Controllers make its pods, so that they meet the same admission policies as all pods of the workspace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a notebook beside its Job: its token, port, home, and way through the cluster's ingress."""
+"""Builds the parts of a notebook beside its Job: its token, port, home, and way through the cluster's ingress."""
 
 from __future__ import annotations
 

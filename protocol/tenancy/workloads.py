@@ -1,4 +1,4 @@
-"""Jobs of GPRs: what the agent runs in an open box, how it goes there, and what it prints."""
+"""Describes jobs of GPRs: what the agent runs in an open box, how it goes there, and what it prints."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Boxes on nodes: enter, exit, fence, check. It has no threads, network, clock or random source of its own."""
+"""Brings nodes into boxes, checks and fences them, and takes them out. It has no threads, network, clock or random source of its own."""

@@ -1,4 +1,4 @@
-"""Entries: claim nodes, run their checks, and open the whole box."""
+"""Entries claim nodes, run their checks, and open the whole box."""
 
 from __future__ import annotations
 

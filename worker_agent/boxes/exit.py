@@ -1,4 +1,4 @@
-"""Exits: close, drain, check and release. An exit never needs the hub's permission."""
+"""Exits close, drain, check and release nodes. An exit never needs the hub's permission."""
 
 from __future__ import annotations
 

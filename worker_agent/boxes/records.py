@@ -1,4 +1,4 @@
-"""Records that fence each GPU. Pure functions on an observed node."""
+"""Builds the records that fence each GPU. All functions are pure and read an observed node."""
 
 from __future__ import annotations
 

@@ -88,11 +88,11 @@ class ClusterError(Exception):
 
 
 class WriteConflict(ClusterError):
-    """The node or document changed in between. Nothing was changed."""
+    """The node or document changed in between, so nothing was written."""
 
 
 class Throttled(ClusterError):
-    """429. Nothing was changed."""
+    """The server answered 429 and changed nothing."""
 
     def __init__(self, retry_after_s: float = 1.0) -> None:
         super().__init__(f"throttled, retry after {retry_after_s:g} s")
@@ -138,7 +138,7 @@ class ClusterDriver(Protocol):
     def load_state(self) -> StateDoc | None: ...
 
     def save_state(self, body: bytes, version: str) -> str:
-        """Replaces the document of this version ("": none). Returns the new version."""
+        """Replaces the document of this version ("": there is none). Returns the new version."""
 
     def observe(self) -> dict[str, NodeState]:
         """All managed GPU nodes by name. May lag behind."""

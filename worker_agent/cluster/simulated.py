@@ -260,7 +260,7 @@ class SimulatedCluster:
             self._save_world()
 
     def _join(self, order: NodeOrder, asked_at: float) -> bool:
-        """False: not yet, or the fleet has none left."""
+        """Returns False if it is too early, or if the fleet has no node left."""
         growth = self._fleet.growth_for(order)
         if growth is None or self._clock.wall() - asked_at < growth.lead_time_s:
             return False

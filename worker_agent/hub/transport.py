@@ -1,4 +1,4 @@
-"""HTTP to the hub. Each lane has its own client."""
+"""Talks HTTP to the hub. Each lane has its own client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workspaces in the cluster: what the hub wants, and what it is told. Must not live here: any call."""
+"""Learns which workspaces the hub wants in the cluster, and tells it how they are. Must not live here: any call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster driver for Kubernetes.
+"""Drives a Kubernetes cluster for the agent.
 
 Every write to a node is one JSON Patch that tests the records as read; taint and labels follow from them (marks.py). Four locks reserve a
 box for its slice: gate, taint, box label and bind guard. It writes the guard before the node to close it, and after the node to open it.
@@ -125,25 +125,25 @@ class KubernetesCluster:
         self._observed_mono = time.monotonic()
 
     def pods(self) -> Collection[Pod]:
-        """Thread-safe."""
+        """It is thread-safe."""
         return self._pods.objects().values()
 
     def nodes(self) -> Collection[Node]:
-        """Thread-safe."""
+        """It is thread-safe."""
         return self._nodes.objects().values()
 
     def namespace_uid(self, name: str) -> str:
-        """Returns "" if there is none. Thread-safe."""
+        """Returns "" if there is none. It is thread-safe."""
         found = self._namespaces.objects().get(("", name))
         return found.metadata.uid if found else ""
 
     def workspace_of(self, namespace: str) -> str:
-        """Reads the namespace's label, or returns "" if it is bound to no workspace. Thread-safe."""
+        """Reads the namespace's label, or returns "" if it is bound to no workspace. It is thread-safe."""
         found = self._namespaces.objects().get(("", namespace))
         return found.metadata.label(cluster_names.SLICE) if found else ""
 
     def why_watches_lag(self) -> str:
-        """Says which watch is behind; "" if none is. Thread-safe."""
+        """Says which watch is behind; "" if none is. It is thread-safe."""
         mirrors: dict[str, Mirror[Any]] = {"nodes": self._nodes, "pods": self._pods, "namespaces": self._namespaces}
         unread = [kind for kind, mirror in mirrors.items() if not mirror.is_whole]
         if unread:
@@ -424,7 +424,7 @@ class KubernetesCluster:
         return found
 
     def why_it_waits(self, pod: Pod) -> str:
-        """Thread-safe."""
+        """It is thread-safe."""
         if not self._observation.slice_of(pod.metadata.namespace):
             return f"Namespace {pod.metadata.namespace} is bound to no workspace: bind it in EGS, or take the GPUs out of the pod."
         judgement = self._assessments.of(pod)

@@ -28,5 +28,5 @@ class PodDevices:
         self._new[namespace, pod].add(gpu)
 
     def of(self, namespace: str, pod: str, *, since: datetime | None) -> frozenset[str]:
-        """Empty: not known. Words from before `since` are about an earlier pod of the same name."""
+        """Returns nothing where it is not known. Words from before `since` are about an earlier pod of the same name."""
         return self._known.get((namespace, pod), frozenset()) if since and since <= self._read_at else frozenset()

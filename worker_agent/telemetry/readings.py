@@ -221,7 +221,7 @@ def _joined_by_pods(state: NodeState, devices: Mapping[str, Sequence[DeviceRow]]
 
 
 def _merged(parts: Sequence[DeviceRow]) -> tuple[Values, Values]:
-    """Values and counters by metric. Parts never add to what the whole GPU says."""
+    """Returns values and counters by metric. Parts never add to what the whole GPU says."""
     whole = next((row for row in parts if not row.part), None)
     values, rates = _read(whole) if whole else ({}, {})
     ranked: dict[str, list[float]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Readings of a simulated cluster that look like work: training with checkpoints, fine-tuning, inference, and forgotten notebooks.
+"""Makes readings of a simulated cluster that look like work: training with checkpoints, fine-tuning, inference, and forgotten notebooks.
 
 Everything follows from the names and the time, so the same fleet gives the same readings.
 """

@@ -1,4 +1,4 @@
-"""Xids in bad conditions of nodes, and in warnings about them, as node-problem-detector, NVSentinel and clouds write them. Pure.
+"""Finds Xids in bad conditions of nodes, and in warnings about them, as node-problem-detector, NVSentinel and clouds write them.
 
 The driver's own words are `NVRM: Xid (PCI:0000:3b:00): 79`.
 """

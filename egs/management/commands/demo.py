@@ -1,4 +1,4 @@
-"""`manage.py demo` (`make demo`): the whole system in one process, with a simulated fleet."""
+"""`manage.py demo` (`make demo`) runs the whole system in one process, with a simulated fleet."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Channels: the addresses to which people and workspaces let notices be sent."""
+"""Channels are the addresses to which people and workspaces let notices be sent."""

@@ -181,7 +181,7 @@ def delivery_retry(*, delivery: Delivery, actor: User, now: datetime) -> Deliver
 
 
 def secrets_rotate() -> tuple[int, int]:
-    """Encrypt all secrets with the newest key. Returns how many were, and how many no key reads."""
+    """Encrypt all secrets with the newest key. Returns how many it encrypted, and how many no key reads."""
     counts = [rotate_rows(Channel.objects.all(), column) for column in ("sealed", "replaced_sealed")]
     return sum(done for done, _ in counts), sum(lost for _, lost in counts)
 

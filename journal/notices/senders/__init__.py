@@ -1,4 +1,4 @@
-"""Sends letters: one module for each kind of channel. They use no database."""
+"""Sends letters, with one module for each kind of channel. They use no database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks: JSON, signed as docs/how-to/notices.md says."""
+"""Sends JSON to webhooks, signed as docs/how-to/notices.md says."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def send(letter: Letter) -> None:
 
 
 def signature(secrets: Sequence[str], body: bytes, *, at_s: int) -> str:
-    """`t=<seconds>`, and for each key `v1=<HMAC-SHA256 of "<seconds>.<body>", in hex>`."""
+    """Returns `t=<seconds>`, and for each key `v1=<HMAC-SHA256 of "<seconds>.<body>", in hex>`."""
     signed = (hmac.new(secret.encode(), b"%d." % at_s + body, hashlib.sha256).hexdigest() for secret in secrets)
     return ",".join([f"t={at_s}", *(f"v1={each}" for each in signed)])
 

@@ -35,19 +35,19 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 class Missing(WriteConflict):
-    """404. Nothing was changed."""
+    """The server answered 404 and changed nothing."""
 
 
 class Forbidden(ClusterError):
-    """401 or 403. An API server that has just started may answer so although the right exists."""
+    """The server answered 401 or 403. One that has just started may answer so although the right exists."""
 
 
 class VersionGone(ClusterError):
-    """410: the requested version is too old. Read everything again."""
+    """The server answered 410, since the requested version is too old: read everything again."""
 
 
 class WebhookAway(Unavailable):
-    """500: a required admission webhook did not answer. Nothing was changed."""
+    """The server answered 500, since a required admission webhook did not answer, and changed nothing."""
 
 
 class DisruptionBudget(Throttled):  # 429 to an eviction

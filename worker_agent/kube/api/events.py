@@ -1,4 +1,4 @@
-"""Kubernetes events for `kubectl describe`, sent once and in the background.
+"""Sends Kubernetes events for `kubectl describe`, once and in the background.
 
 An event that cannot be sent is lost unless its caller sends it again.
 """

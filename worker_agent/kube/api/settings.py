@@ -1,4 +1,4 @@
-"""The ConfigMap egs-settings, where administrators describe their cluster. Read when the agent becomes the leader, never written.
+"""Reads the ConfigMap egs-settings, where administrators describe their cluster, when the agent becomes the leader. It never writes it.
 
 A missing or unreadable setting has its default. deploy/agent/install writes `gpus` and `no-gpus` into the admission policies.
 """
@@ -70,7 +70,7 @@ def settings_of(data: Mapping[str, str], *, note: Note) -> Settings:
 
 
 def _ingress(text: str, note: Note) -> IngressWay:
-    """E.g. `https://notebooks.example.org class=nginx`."""
+    """Parses e.g. `https://notebooks.example.org class=nginx`."""
     if not text:
         return NO_INGRESS
     match = _INGRESS.fullmatch(text)

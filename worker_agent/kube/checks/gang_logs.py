@@ -51,7 +51,7 @@ class GangLogs:
         self._gangs = {name: gang for name, gang in self._gangs.items() if name in jobs}
 
     def read(self, job: str, pods: Mapping[int, Pod]) -> tuple[PodOutput, ...] | None:
-        """All pods of a Job that ended. Returns None until all have been read. Each log is read once."""
+        """Reads the logs of all pods of a Job that ended, each once. Returns None until it has read all."""
         gang = self._gangs.setdefault(job, _Gang(self._mono()))
         if gang.whole is None and self._is_read(gang, pods):
             gang.whole = gang.all_outputs(pods)

@@ -1,4 +1,4 @@
-"""Jobs of checks: one for each attempt.
+"""Runs checks as Jobs, one for each attempt.
 
 An assignment has at most one at work, as far as the cluster tells. Attempts of a box do not wait for each other. A Job's name comes from
 what it is for, so that creating it twice makes one, and an agent that restarts finds it and its result.
@@ -125,7 +125,7 @@ class CheckJobs:
         self._seen_mono = now
 
     def _pod_of(self, name: str) -> Pod | None:
-        """The newest: a Job has another pod only where the first was deleted."""
+        """Returns the newest: a Job has another pod only where the first was deleted."""
         pods = [pod for pod in self._pods if pod.metadata.label(JOB_OF_POD) == name]
         return max(pods, key=lambda pod: str(pod.metadata.creationTimestamp), default=None)
 

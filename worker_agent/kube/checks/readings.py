@@ -1,4 +1,4 @@
-"""Parses what the tools of the checks print. Pure functions.
+"""Parses what the tools of the checks print. All functions are pure.
 
 Formats: nvidia-smi (--help-query-gpu, --help-query-remapped-rows), the kernel log of NVIDIA's driver, sysfs of InfiniBand
 (Documentation/ABI/stable/sysfs-class-infiniband), nccl-tests (report of version 2). Nobody has seen them on real hardware.
@@ -65,7 +65,7 @@ XIDS_OF_GPUS: Final = {
 
 
 class SmiReading(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of nvidia-smi. None means that this GPU or driver does not report the value."""
+    """Holds one line of nvidia-smi. None means that this GPU or driver does not report the value."""
 
     uuid: str
     bus_id: str

@@ -1,4 +1,4 @@
-"""Turns the output of check Jobs into results: readings.py parses it, protocol/nodes/check_limits.py judges it. Pure functions."""
+"""Turns the output of check Jobs into results: readings.py parses it, protocol/nodes/check_limits.py judges it. All functions are pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Jobs of GPRs in the namespaces of their workspaces."""
+"""Runs the jobs of GPRs in the namespaces of their workspaces."""

@@ -24,7 +24,7 @@ class PodLogs:
         self._api = api
 
     def pods(self, namespace: str, selector: str) -> list[Pod]:
-        """The newest first; [] if they cannot be read."""
+        """Returns the newest first, and [] if they cannot be read."""
         try:
             found = self._api.get(f"/api/v1/namespaces/{namespace}/pods", objects.PodList, labelSelector=selector, limit=PODS_MAX).items
         except ClusterError:

@@ -1,4 +1,4 @@
-"""Bad conditions of a node: those of the kubelet, and those that node-problem-detector and GPU operators set.
+"""Finds bad conditions of a node: those of the kubelet, and those that node-problem-detector and GPU operators set.
 
 Must not live here: any call.
 """

@@ -28,7 +28,7 @@ def stored_uuids(node: Node) -> Hardware:
 
 
 def uuids_by_index(known: Hardware, gpu_count: int) -> list[str]:
-    """UUIDs by GPU index; empty until all are known."""
+    """Returns UUIDs by GPU index; the mapping is empty until all are known."""
     return [known[bus_id] for bus_id in sorted(known)] if len(known) == gpu_count else []
 
 

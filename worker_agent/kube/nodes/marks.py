@@ -1,6 +1,6 @@
-"""EGS marks on a node: records in an annotation, and the taint and labels that follow from them.
+"""Computes the marks of EGS on a node: records in an annotation, and the taint and labels that follow from them.
 
-Pure: builds JSON Patches, each of which tests the node's UID and the annotation as read. Must not live here: any call.
+It is pure and builds JSON Patches, each of which tests the node's UID and the annotation as read. Must not live here: any call.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class NodeEvents:
         self._mirror.stop()
 
     def told(self) -> Mapping[str, Sequence[Telling]]:
-        """By node, and only of its present object: another machine may have had its name."""
+        """Returns them by node, and only those of its present object: another machine may have had its name."""
         born = {node.metadata.name: node.metadata.creationTimestamp for node in self._nodes()}
         found: dict[str, list[Telling]] = defaultdict(list)
         for event in self._mirror.objects().values():

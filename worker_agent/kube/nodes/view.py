@@ -1,4 +1,4 @@
-"""The hub's view of a node: its shape, location and GPUs.
+"""Builds the hub's view of a node: its shape, location and GPUs.
 
 Shape and count come from labels of NVIDIA GPU Feature Discovery, healthy GPUs from the device plugin. Labels are not trusted: absurd values
 are cut, or the node is not shown. Must not live here: any call, anything about tenants.

@@ -86,7 +86,7 @@ class GateLifter:
         return max(born, refused.at) if refused else born
 
     def why_refused(self, pod: Pod) -> str:
-        """Returns the words of the API server; "" if not refused. Thread-safe."""
+        """Returns the words of the API server; "" if not refused. It is thread-safe."""
         refused = self._refused.get(pod.metadata.uid)
         return refused.why if refused else ""
 

@@ -1,4 +1,4 @@
-"""Hides what looks like a secret in command lines, before they leave the cluster. Pure."""
+"""Hides what looks like a secret in command lines, before they leave the cluster. It is pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says in a sentence for people of its workspace what keeps a pod from running. Pure."""
+"""Says in a sentence for people of its workspace what keeps a pod from running. It is pure."""
 
 from __future__ import annotations
 

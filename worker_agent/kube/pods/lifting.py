@@ -1,4 +1,4 @@
-"""Chooses which waiting pods fit into an open box, and builds the JSON Patch that lifts a pod. Pure.
+"""Chooses which waiting pods fit into an open box, and builds the JSON Patch that lifts a pod. It is pure.
 
 The scheduler places pods in a box of whole nodes. On a shared node each pod is assigned its node here and must request CPU and memory.
 """

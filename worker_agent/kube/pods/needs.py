@@ -19,7 +19,7 @@ class PodAssessment:
 
 
 class PodAssessments:
-    """Thread-safe: concurrent computations give equal results."""
+    """It is thread-safe: concurrent computations give equal results."""
 
     def __init__(self) -> None:
         self._known: dict[str, PodAssessment] = {}  # by pod UID

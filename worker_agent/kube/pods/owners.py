@@ -69,7 +69,7 @@ class OwnerChains:
         self._above_of = {key: self._above_of[key] for key in self._led_to}
 
     def of(self, pod: Pod, pods: Mapping[str, Pod]) -> list[Owner]:
-        """The nearest first. `pods`: those of its namespace by UID. Raises NotRead, Unavailable, Throttled."""
+        """Returns the nearest first. `pods`: those of its namespace by UID. Raises NotRead, Unavailable, Throttled."""
         chain: list[Owner] = []
         owner = pod.metadata.controller
         while owner is not None and len(chain) <= OWNERS_MOST:

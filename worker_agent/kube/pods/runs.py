@@ -1,4 +1,4 @@
-"""Assigns pods to runs of a GPR: one run may end on a node while the next begins. Pure."""
+"""Assigns pods to runs of a GPR: one run may end on a node while the next begins. It is pure."""
 
 from __future__ import annotations
 

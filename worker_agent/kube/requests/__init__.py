@@ -1,1 +1,1 @@
-"""Requests that are Kubernetes objects: sent to the hub, with their status written back."""
+"""Sends requests that are Kubernetes objects to the hub, and writes their status back."""

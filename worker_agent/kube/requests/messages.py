@@ -1,4 +1,4 @@
-"""Texts of the Kubernetes events about a request. Pure.
+"""Words the Kubernetes events about a request, without any call.
 
 They follow from changes of the status, so what the status already holds was told; only passed marks are not in it.
 """

@@ -1,4 +1,4 @@
-"""Translates a request object and its template into the hub's protocol. Pure.
+"""Translates a request object and its template into the hub's protocol. It is pure.
 
 The schema has checked most fields; an older schema may have let anything pass.
 """

@@ -1,6 +1,6 @@
-"""The status of one request object, and whether to ask the hub about it.
+"""Computes the status of one request object, and whether to ask the hub about it.
 
-Pure. Level-triggered: all follows from the object, the hub's list and its last answer. The status keeps answers to earlier agents.
+It is pure and level-triggered: all follows from the object, the hub's list and its last answer. The status keeps answers to earlier agents.
 """
 
 from __future__ import annotations

@@ -141,11 +141,11 @@ class KubernetesRequests:
         self._tellers.shutdown(cancel_futures=True)
 
     def waited_for(self, pod: Pod) -> str:
-        """Returns the name of the request that the pod waits for, or "". Thread-safe."""
+        """Returns the name of the request that the pod waits for, or "". It is thread-safe."""
         return self._automatic.waits_for.get(pod.metadata.uid, "")
 
     def unasked(self, pod: Pod) -> str:
-        """Returns why no request could be made, or "". Thread-safe."""
+        """Returns why no request could be made, or "". It is thread-safe."""
         return self._automatic.unasked.get(pod.metadata.uid, "")
 
     def waiting(self) -> tuple[PodsWaiting, ...] | None:

@@ -1,4 +1,4 @@
-"""Access to the namespaces of workspaces: RoleBindings, ServiceAccounts and tokens of the accounts that the hub names.
+"""Gives access to the namespaces of workspaces by RoleBindings, ServiceAccounts and tokens of the accounts that the hub names.
 
 Must not live here: the namespaces themselves.
 """

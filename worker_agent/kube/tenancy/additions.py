@@ -1,4 +1,4 @@
-"""Finds objects that others added to a workspace's namespace, and reports those that matter. Pure functions.
+"""Finds objects that others added to a workspace's namespace, and reports those that matter. All functions are pure.
 
 One drift covers a namespace and kind, since operators create such objects by the hundred.
 """

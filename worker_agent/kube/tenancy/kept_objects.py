@@ -1,4 +1,4 @@
-"""The objects of EGS in namespaces of workspaces: applied where they differ, and deleted.
+"""Applies the objects of EGS in namespaces of workspaces where they differ, and deletes them.
 
 Must not live here: which objects a workspace needs.
 """

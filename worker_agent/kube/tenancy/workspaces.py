@@ -1,4 +1,4 @@
-"""Workspaces on Kubernetes: each pass reads their namespaces, compares them with what the hub wants, and repairs differences.
+"""Keeps workspaces on Kubernetes: each pass reads their namespaces, compares them with what the hub wants, and repairs differences.
 
 A namespace from before is a conflict unless an administrator allowed its adoption. Unbinding removes access and the label; the namespace,
 its data and its NetworkPolicy stay. Labels that tenants can write are not believed.
@@ -71,7 +71,7 @@ class KubernetesTenancy:
         self._referenced = ReferencedNames(api, note)
 
     def bound_to(self, namespace: str, uid: str) -> str:
-        """The workspace of this very namespace, or "". Any thread may ask."""
+        """Returns the workspace of this very namespace, or "". Any thread may ask."""
         known_uid, slice_ = self._bound.get(namespace, ("", ""))
         return slice_ if uid and uid == known_uid else ""
 

@@ -1,6 +1,6 @@
 """Runs the measurements of its only argument, a JSON document, and prints one JSON document as its last line.
 
-It judges nothing. Standard library only, Python 3.8 or newer: this file is the command of the pod.
+It judges nothing. It needs the standard library only, of Python 3.8 or newer: this file is the command of the pod.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def by_subnet(files: dict[str, str]) -> dict[str, str]:
 
 
 def kernel_xids(file: str) -> dict[str, Any]:
-    """The last line of each Xid of each GPU. `file`: holds the log; "": ask the kernel."""
+    """Returns the last line of each Xid of each GPU. `file`: holds the log; "": ask the kernel."""
     log = read(file).get(file, f"error: there is no {file}") if file else kernel_log()
     if log.startswith("error: "):
         return {"error": f"the kernel's log cannot be read: {log[len('error: ') :]}"}
@@ -136,7 +136,7 @@ def connect(address: str) -> dict[str, Any]:
 
 
 class GangProbe:
-    """One of `count` pods on as many nodes. It answers on `port`, and asks the next `fan_out` in a ring."""
+    """It runs in one of `count` pods on as many nodes. It answers on `port`, and asks the next `fan_out` in a ring."""
 
     def __init__(self, hosts: str, count: int, fan_out: int, port: int, within_s: float) -> None:
         # `hosts`: the name of each pod, with {} for its index.
