@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpr.approvals.services import gpr_approve, gpr_reject
-from gpr.models import Gpr, GprState
+from gpr.models import Gpr
+from gpr.queue.decision_previews import POSSIBLE_IN, Act
 from gpr.queue.decisions import gpr_evict, gpr_set_priority
 from gpr.queue.moves import gpr_move
 from portal_admin.forms import DecisionForm, MoveForm, PriorityForm, VerdictForm
 from portal_shared.forms.questions import GprAction
-
-WAITS = frozenset({GprState.QUEUED, GprState.PENDING_APPROVAL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,20 +25,20 @@ class AdminAction(GprAction):
 
 
 APPROVE = AdminAction(
-    name="approve",
+    name=Act.APPROVE,
     label="Approve",
     key="a",
-    states=frozenset({GprState.PENDING_APPROVAL}),
+    states=POSSIBLE_IN[Act.APPROVE],
     form=DecisionForm,
     do=gpr_approve,
     done="{name} is in the queue",
     icon="check",
 )
 PRIORITY = AdminAction(
-    name="priority",
+    name=Act.PRIORITY,
     label="Set priority",
     key="p",
-    states=WAITS,
+    states=POSSIBLE_IN[Act.PRIORITY],
     form=PriorityForm,
     do=gpr_set_priority,
     done="{name} has priority {priority}",
@@ -47,10 +46,10 @@ PRIORITY = AdminAction(
     live_field="priority",
 )
 MOVE = AdminAction(
-    name="move",
+    name=Act.MOVE,
     label="Move",
     key="m",
-    states=frozenset({GprState.QUEUED}),
+    states=POSSIBLE_IN[Act.MOVE],
     form=MoveForm,
     do=gpr_move,
     done="{name} is moved",
@@ -58,10 +57,10 @@ MOVE = AdminAction(
     live_field="to",
 )
 REJECT = AdminAction(
-    name="reject",
+    name=Act.REJECT,
     label="Reject",
     key="d",
-    states=WAITS,
+    states=POSSIBLE_IN[Act.REJECT],
     form=VerdictForm,
     do=gpr_reject,
     done="{name} is rejected",
@@ -69,10 +68,10 @@ REJECT = AdminAction(
     is_stop=True,
 )
 EVICT = AdminAction(
-    name="evict",
+    name=Act.EVICT,
     label="Evict",
     key="e",
-    states=frozenset({GprState.PROVISIONING, GprState.ACTIVE}),
+    states=POSSIBLE_IN[Act.EVICT],
     form=VerdictForm,
     do=gpr_evict,
     done="{name} is evicted; its nodes are being taken back",

@@ -14,7 +14,7 @@ from egs_client import __version__
 from egs_client.cli.exits import INTERRUPTED, PIPE_CLOSED, code_of, help_text, tell
 from egs_client.cli.lazy import LazyGroup
 from egs_client.cli.session import chosen
-from egs_client.errors import EgsError
+from egs_client.errors import EgsError, Problem
 
 COMPLETE_VARIABLE = "_EGS_COMPLETE"
 # Name -> module in `commands`, and what `egs --help` says.
@@ -84,12 +84,21 @@ class Tree(LazyGroup):
         try:
             return super().invoke(ctx)
         except EgsError as error:
-            tell(error)
+            tell(_as_typed(error))
             raise typer.Exit(code_of(error)) from None
         except BrokenPipeError:  # click would end with 1
             raise typer.Exit(PIPE_CLOSED) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
+
+
+def _as_typed(error: EgsError) -> EgsError:
+    """It names what the person typed, instead of the API's fields."""
+    if isinstance(error, Problem) and error.errors and chosen.context is not None:
+        from egs_client.cli.options import as_typed
+
+        error.errors = {as_typed(field, chosen.context): sentences for field, sentences in error.errors.items()}
+    return error
 
 
 HELP = f"Elastic GPU Service: book GPU nodes for a time.\n\n{help_text()}"

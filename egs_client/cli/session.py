@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING
 
+import click
+
 from egs_client.cli import early
 from egs_client.cli.exits import Refused, say
 from egs_client.errors import NotFound, NotSetUp
@@ -27,6 +29,7 @@ class Chosen:
     """Options of `egs` itself."""
 
     profile: str | None = None
+    context: click.Context | None = None  # of the command that asks the server
 
 
 chosen = Chosen()
@@ -34,6 +37,7 @@ chosen = Chosen()
 
 def client(*, timeout_s: float | None = None) -> Client:
     """Raises NotSetUp."""
+    chosen.context = click.get_current_context(silent=True)
     # httpx imports a command of its own where rich and click are there, which takes 80 ms.
     sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # None makes its import fail, as httpx expects
     from egs_client.sync.client import Client

@@ -223,6 +223,37 @@ class Calibration(Struct, kw_only=True):
     worst: list[Settled]
 
 
+class StartChange(Struct, kw_only=True):
+    gpr_id: str
+    gpr: str
+    slice: str
+    old_start_at: datetime | None
+    new_start_at: datetime | None
+
+
+class Evicted(Struct, kw_only=True):
+    gpr_id: str
+    gpr: str
+    slice: str
+
+
+class Others(Struct, kw_only=True):
+    summary: str
+    later_count: int
+    earlier_count: int
+    moved: list[StartChange]
+    evicted: list[Evicted]
+
+
+class DecisionPreview(Struct, kw_only=True):
+    sentence: str
+    old_start_at: datetime | None
+    new_start_at: datetime | None
+    old_position: int | None
+    new_position: int | None
+    others: Others | None
+
+
 class Drain(Struct, kw_only=True):
     """The drain settings of the cluster; see `clusters/`."""
 

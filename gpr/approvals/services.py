@@ -31,13 +31,7 @@ _AT_ONCE: Final = 100
 def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
     """Its promise counts from now. Raises NotAllowed, IllegalTransition, StaleState, Conflict, OverPolicy or CanNeverStart."""
     plan_lock()  # before budgets are read: others may approve at the same time
-    standing = Standing.load(actor, now=now)
-    if refused := standing.why_not(gpr, now=now):
-        raise NotAllowed(refused)
-    if gpr.state != S.PENDING_APPROVAL:
-        raise IllegalTransition(f"It does not wait for approval; it is {gpr.get_state_display().lower()}.", state=gpr.state)
-    refuse_closed(gpr.slice)
-    refuse_over_budget(spec_of(gpr), now=now)  # what was approved meanwhile has used it, too
+    standing = refuse_approval(gpr, actor=actor, now=now)
     text = f"{gpr.name} was approved{_in_place_of(standing, gpr)}. {why}".strip()
     aged = {"queued_at": gpr.queued_at or now, "turn_at": gpr.turn_at or now, "decide_by_at": None}
     gpr_transition(gpr=gpr, to=S.QUEUED, now=now, actor=actor, message=text, changes=aged)
@@ -56,6 +50,18 @@ def gpr_reject(*, gpr: Gpr, actor: User | None, why: str, now: datetime, reason:
     gpr_transition(gpr=gpr, to=S.REJECTED, now=now, actor=actor, message=text, severity=Severity.WARNING, reason=reason)
     promises_drop([gpr], now=now)
     hint(TICK)
+
+
+def refuse_approval(gpr: Gpr, *, actor: User, now: datetime) -> Standing:
+    """Raises what forbids the approval."""
+    standing = Standing.load(actor, now=now)
+    if refused := standing.why_not(gpr, now=now):
+        raise NotAllowed(refused)
+    if gpr.state != S.PENDING_APPROVAL:
+        raise IllegalTransition(f"It does not wait for approval; it is {gpr.get_state_display().lower()}.", state=gpr.state)
+    refuse_closed(gpr.slice)
+    refuse_over_budget(spec_of(gpr), now=now)  # what was approved meanwhile has used it, too
+    return standing
 
 
 def approvals_expire(overdue: QuerySet[Gpr], *, now: datetime) -> None:

@@ -38,8 +38,7 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
 
     Raises InvalidInput, IllegalTransition, StaleState or OverPolicy.
     """
-    if not PRIORITY_MIN <= priority <= PRIORITY_MAX:
-        raise InvalidInput({"priority": [f"Must be from {PRIORITY_MIN} to {PRIORITY_MAX}."]})
+    refuse_priority(priority)
     if gpr.state not in {S.QUEUED, S.PENDING_APPROVAL}:
         raise IllegalTransition(
             f"Only a waiting GPR has a place in the queue; this one is {gpr.get_state_display().lower()}.", state=gpr.state
@@ -66,6 +65,12 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
         refuse_over_budget(spec_of(gpr), now=now)
         replan_changed(gpr, reasons=reasons, actor=actor, now=now)
     hint(TICK)
+
+
+def refuse_priority(priority: int) -> None:
+    """Raises InvalidInput."""
+    if not PRIORITY_MIN <= priority <= PRIORITY_MAX:
+        raise InvalidInput({"priority": [f"Must be from {PRIORITY_MIN} to {PRIORITY_MAX}."]})
 
 
 def _because(text: str, why: str) -> str:

@@ -24,6 +24,9 @@ from planner.engine import plan
 from planner.plan import Plan
 from planner.snapshot import Moved, Snapshot
 
+# Smaller changes of a start are not told.
+NOTED_S = 60
+
 
 @dataclass(frozen=True, slots=True)
 class StartChange:
@@ -51,12 +54,16 @@ class DecisionPreview:
     waits: bool = True  # whether the GPR would be in the queue
 
     @property
+    def noted(self) -> tuple[StartChange, ...]:
+        return tuple(change for change in self.others if abs(change.later_s) >= NOTED_S)
+
+    @property
     def earlier(self) -> tuple[StartChange, ...]:
-        return tuple(change for change in self.others if change.later_s < 0)
+        return tuple(change for change in self.noted if change.later_s < 0)
 
     @property
     def later(self) -> tuple[StartChange, ...]:
-        return tuple(change for change in self.others if change.later_s > 0)
+        return tuple(change for change in self.noted if change.later_s > 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from rest_framework.serializers import Serializer
 from accounts.authentication import actor_of
 from accounts.models import Scope
 from accounts.permissions import HasScope, IsAdmin, has_scope
-from accounts.policy import Verb
+from accounts.policy import Verb, is_platform_admin
+from accounts.rates import ask_count
 from core.errors import EgsError, InvalidInput, NotAllowed, StaleState
 from core.rest.fields import StrictSerializer, whole_number
 from core.rest.pagination import CreatedPagination
@@ -28,11 +29,12 @@ from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.followers.selectors import predecessor_for
 from gpr.idle.services import gpr_keep
 from gpr.models import AfterCondition, Gpr
+from gpr.queue.decision_previews import Act, PossibleDecision
 from gpr.queue.decisions import gpr_evict, gpr_set_priority
 from gpr.queue.moves import gpr_move
 from gpr.queue.status import queue_statuses
 from gpr.replacement.services import node_replace
-from gpr.requests.editing import gpr_cancel, gpr_edit, spec_of
+from gpr.requests.editing import gpr_cancel, gpr_edit, granted_to, refuse_started, spec_of
 from gpr.requests.ending import gpr_extend, gpr_release
 from gpr.requests.estimates import gpr_estimate
 from gpr.requests.filters import GprFilter
@@ -41,6 +43,7 @@ from gpr.requests.inputs import (
     Bulk,
     BulkActs,
     Decision,
+    DecisionQuestion,
     EvictionDecision,
     Extension,
     GprAsk,
@@ -56,6 +59,7 @@ from gpr.requests.inputs import (
 )
 from gpr.requests.outputs import (
     BulkVerdictsSerializer,
+    DecisionPreviewSerializer,
     GprDetailSerializer,
     GprPage,
     GprSerializer,
@@ -76,13 +80,20 @@ from gpr.requests.selectors import (
     with_nodes,
 )
 from gpr.requests.services import gpr_submit
-from gpr.requests.spec import approval_reasons
+from gpr.requests.spec import GprSpec, approval_reasons
 from inventory.models import StepResult
 from inventory.selectors import node_known_to
 from journal.refusals import error_record
 
 DECISIONS = {"approve", "reject", "evict"}
 ADMIN_ACTIONS = {"priority", "move", "replace_node"}
+DECISION_VERBS: dict[str, Verb] = {
+    Act.APPROVE: Verb.APPROVE,
+    Act.REJECT: Verb.APPROVE,
+    Act.EVICT: Verb.DECIDE,
+    Act.PRIORITY: Verb.CHANGE,
+    Act.MOVE: Verb.CHANGE,
+}
 BULK: dict[BulkActs, tuple[Callable[..., object], Verb]] = {
     BulkActs.CANCEL: (gpr_cancel, Verb.CHANGE),
     BulkActs.RELEASE: (gpr_release, Verb.CHANGE),
@@ -97,7 +108,7 @@ class GprViewSet(ApiViewSet[Gpr]):
     serializer_class = GprDetailSerializer
     change_body = GprPatch
     filterset_class = GprFilter
-    read_actions = ("estimate",)
+    read_actions = ("estimate", "estimate_change", "preview")
     own_transactions = ("create",)  # the answer is made after it, since others wait for the plan meanwhile
 
     @property
@@ -136,7 +147,22 @@ class GprViewSet(ApiViewSet[Gpr]):
     @extend_schema(request=GprPatch)
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change a waiting request. It keeps its age; a change of what it asks for may change its promised start."""
-        data, actor = self.body(GprPatch), actor_of(request)
+        gpr, spec = self._changed(pk)
+        gpr_edit(gpr=gpr, actor=actor_of(request), spec=spec, now=self.now)
+        return self._answer(pk)
+
+    @extend_schema(request=GprPatch, responses={200: OffersSerializer})
+    @action(detail=True, methods=["post"], url_path="estimate-change")
+    def estimate_change(self, request: Request, pk: str) -> Response:
+        """Estimate the start of a waiting request after such a change, the soonest first. Nothing is written."""
+        gpr, spec = self._changed(pk)
+        refuse_started(gpr)
+        offers = gpr_estimate(actor=actor_of(request), spec=spec, now=self.now, edited=gpr)
+        reasons = approval_reasons(spec, now=self.now, granted=granted_to(gpr))
+        return Response(OffersSerializer({"offers": offers, "approval_reasons": reasons}).data)
+
+    def _changed(self, pk: str) -> tuple[Gpr, GprSpec]:
+        data, actor = self.body(GprPatch), actor_of(self.request)
         gpr = self._gpr(pk, data.pop("version", None))
         if "clusters" in data:
             data["clusters"] = clusters_of(data["clusters"], actor=actor)
@@ -144,8 +170,7 @@ class GprViewSet(ApiViewSet[Gpr]):
             data["after"] = predecessor_for(actor, data["after"], slice_=gpr.slice) if data["after"] else None
             if data["after"] is None:
                 data.setdefault("after_condition", AfterCondition.ANY)
-        gpr_edit(gpr=gpr, actor=actor, spec=spec_of(gpr, **data), now=self.now)
-        return self._answer(pk)
+        return gpr, spec_of(gpr, **data)
 
     @extend_schema(parameters=[VERSION], responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
@@ -192,6 +217,20 @@ class GprViewSet(ApiViewSet[Gpr]):
     def evict(self, request: Request, pk: str) -> Response:
         """Take the nodes back now. If the request is queued again, it keeps its age, and it may get free nodes at once."""
         return self._do(pk, EvictionDecision, gpr_evict, Verb.DECIDE)
+
+    @extend_schema(request=DecisionQuestion, responses={200: DecisionPreviewSerializer})
+    @action(detail=True, methods=["post"])
+    def preview(self, request: Request, pk: str) -> Response:
+        """Tell what a decision would do, to this request and to others. Nothing is written; what the act refuses, this refuses."""
+        actor, decision = actor_of(request), PossibleDecision(**self.body(DecisionQuestion))
+        gpr = gpr_for(actor, pk, verb=DECISION_VERBS[decision.act])
+        is_for_admin = is_platform_admin(actor)
+        if decision.act in ADMIN_ACTIONS and not is_for_admin:
+            raise NotAllowed(IsAdmin.message)
+        ask_count(str(gpr.slice_id), name=gpr.slice.name)
+        made = decision.preview(gpr, actor=actor, now=self.now)
+        context = {"is_for_admin": is_for_admin, "sentence": decision.sentence(made, now=self.now)}
+        return Response(DecisionPreviewSerializer(made, context=context).data)
 
     @extend_schema(request=Bulk, responses={200: BulkVerdictsSerializer})
     @action(detail=False, methods=["post"])

@@ -59,14 +59,13 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
 
     Raises IllegalTransition, StaleState and the errors of `gpr_submit`.
     """
-    if gpr.state not in {GprState.QUEUED, GprState.PENDING_APPROVAL}:
-        raise IllegalTransition(f"Only a waiting GPR can be changed; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
+    refuse_started(gpr)
     ask_count(str(spec.slice.pk), name=spec.slice.name)
     spec_check(spec, now=now, kept_start_at=gpr.earliest_start_at)
     plan_lock()
     _check_chain(spec, gpr)
-    refuse_over_budget(spec, now=now, granted=_granted(gpr))
-    reasons = approval_reasons(spec, now=now, granted=_granted(gpr))
+    refuse_over_budget(spec, now=now, granted=granted_to(gpr))
+    reasons = approval_reasons(spec, now=now, granted=granted_to(gpr))
     was, is_replanned = Edited(copy(gpr), tuple(gpr.clusters.all())), _is_replanned(gpr, spec)
     changes = {name: getattr(spec, name) for name in _changed(gpr, spec)}
     # Time that it used before an eviction still counts.
@@ -95,6 +94,12 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
         replan_changed(gpr, reasons=reasons, actor=actor, was=was, now=now)
     hint(TICK)
     return gpr
+
+
+def refuse_started(gpr: Gpr) -> None:
+    """Raises IllegalTransition."""
+    if gpr.state not in {GprState.QUEUED, GprState.PENDING_APPROVAL}:
+        raise IllegalTransition(f"Only a waiting GPR can be changed; this one is {gpr.get_state_display().lower()}.", state=gpr.state)
 
 
 def gpr_cancel(*, gpr: Gpr, actor: User | None, now: datetime, why: str = "") -> None:
@@ -177,7 +182,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
     may_submit(actor, spec)
     spec_check(spec, now=now, kept_start_at=edited.earliest_start_at if edited else None)
     refuse_chain(spec) if edited is None else _check_chain(spec, edited)
-    refuse_over_budget(spec, now=now, granted=_granted(edited) if edited else None)
+    refuse_over_budget(spec, now=now, granted=granted_to(edited) if edited else None)
     loaded = snapshot_load(now=now, with_memory=True)
     if edited is not None:
         return _edited_candidate(spec, edited, loaded, now)
@@ -188,7 +193,7 @@ def candidate_of(spec: GprSpec, *, actor: User, now: datetime, edited: Gpr | Non
 
 def _edited_candidate(spec: GprSpec, edited: Gpr, loaded: Loaded, now: datetime) -> Candidate:
     # `gpr_edit` plans it from its present slot, or as a newcomer of the same age when the edit ends its promise.
-    ends = spec.is_booking or bool(approval_reasons(spec, now=now, granted=_granted(edited)))
+    ends = spec.is_booking or bool(approval_reasons(spec, now=now, granted=granted_to(edited)))
     was = None if ends else loaded.waiting(edited, edited.clusters.all())
     made = gpr_of_spec(spec)
     made.pk, made.run = edited.pk, edited.run
@@ -220,5 +225,6 @@ def _is_replanned(gpr: Gpr, spec: GprSpec) -> bool:
     return not PLANNED_FIELDS.isdisjoint(_changed(gpr, spec)) or set(gpr.clusters.all()) != set(spec.clusters)
 
 
-def _granted(gpr: Gpr) -> GprSpec | None:
+def granted_to(gpr: Gpr) -> GprSpec | None:
+    """A queued request keeps what is approved already."""
     return spec_of(gpr) if gpr.state == GprState.QUEUED else None

@@ -15,6 +15,7 @@ from core.rest.sentences import MISSING
 from core.words import duration_parse
 from gpr.followers.selectors import predecessor_for
 from gpr.models import AfterCondition, GprTemplate, Nearness
+from gpr.queue.decision_previews import Act
 from gpr.queue.moves import MoveTo
 from gpr.requests.selectors import template_for
 from gpr.requests.spec import GprSpec
@@ -171,6 +172,21 @@ class PriorityChange(Decision):
 
 class Move(Decision):
     to = serializers.ChoiceField(choices=MoveTo.choices, help_text="The new place among requests of its priority.")
+
+
+class DecisionQuestion(StrictSerializer):
+    """A decision that nobody has made yet."""
+
+    act = serializers.ChoiceField(choices=Act.choices)
+    priority = WholeNumber(required=False, help_text="Of `priority`.")
+    to = serializers.ChoiceField(choices=MoveTo.choices, required=False, help_text="Of `move`.")
+    requeue = Flag(required=False, help_text="Of `evict`.")
+
+    def validate(self, data: dict[str, Any]) -> dict[str, Any]:
+        for act, field in ((Act.PRIORITY, "priority"), (Act.MOVE, "to")):
+            if data["act"] == act and field not in data:
+                raise serializers.ValidationError({field: [MISSING]})
+        return data
 
 
 def spec_of_create(data: dict[str, Any], *, actor: User) -> GprSpec:

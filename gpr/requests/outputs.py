@@ -21,7 +21,9 @@ from gpr.followers.selectors import Predecessor, predecessors_of
 from gpr.idle.selectors import Idleness, idleness_of
 from gpr.models import ClusterRequestRecord, EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.promises.forecasts import BOOKED, LEARNED, NO_HISTORY
+from gpr.queue.decision_previews import summary_of
 from gpr.queue.explanations import VisibleExplanation
+from gpr.queue.previews import DecisionPreview
 from gpr.queue.status import QueueStatus, queue_statuses
 from gpr.quotas.borrowing import borrowers_among
 from gpr.replacement.selectors import ReplacementOutcome, replacements_of
@@ -48,6 +50,8 @@ FAILED_JOBS_HELP = (
     "them again, or cancel the request."
 )
 DRAIN_HELP = "How long its pods may stay after its end; null while it has no cluster."
+
+OTHERS_MAX = 100
 
 CAUSES = [(cause.value, cause.value) for cause in Cause]
 
@@ -479,6 +483,58 @@ class BulkVerdictSerializer(OutputSerializer[Any]):
 
 class BulkVerdictsSerializer(OutputSerializer[Any]):
     results = BulkVerdictSerializer(many=True)
+
+
+class StartChangeSerializer(OutputSerializer[Any]):
+    gpr_id = serializers.UUIDField(source="gpr.pk")
+    gpr = serializers.CharField(source="gpr.name")
+    slice = serializers.CharField(source="gpr.slice.name")
+    old_start_at = serializers.DateTimeField(allow_null=True, help_text="The planned start; null: none.")
+    new_start_at = serializers.DateTimeField(allow_null=True)
+
+
+class EvictedSerializer(OutputSerializer[Gpr]):
+    gpr_id = serializers.UUIDField(source="pk")
+    gpr = serializers.CharField(source="name")
+    slice = serializers.CharField(source="slice.name")
+
+
+class OthersSerializer(OutputSerializer[DecisionPreview]):
+    summary = serializers.SerializerMethodField(help_text="A sentence.")
+    later_count = serializers.SerializerMethodField()
+    earlier_count = serializers.SerializerMethodField()
+    moved = serializers.SerializerMethodField(help_text=f"Those whose start changes most, {OTHERS_MAX} at most.")
+    evicted = EvictedSerializer(many=True, help_text="Those that would get an eviction notice.")
+
+    def get_summary(self, preview: DecisionPreview) -> str:
+        return summary_of(preview)
+
+    def get_later_count(self, preview: DecisionPreview) -> int:
+        return len(preview.later)
+
+    def get_earlier_count(self, preview: DecisionPreview) -> int:
+        return len(preview.earlier)
+
+    @extend_schema_field(StartChangeSerializer(many=True))
+    def get_moved(self, preview: DecisionPreview) -> Any:
+        return StartChangeSerializer(preview.noted[:OTHERS_MAX], many=True).data
+
+
+class DecisionPreviewSerializer(OutputSerializer[DecisionPreview]):
+    sentence = serializers.SerializerMethodField(help_text="What becomes of the request.")
+    old_start_at = serializers.DateTimeField(source="own.old_start_at", allow_null=True, help_text="Its planned start; null: none.")
+    new_start_at = serializers.DateTimeField(source="own.new_start_at", allow_null=True)
+    old_position = serializers.IntegerField(allow_null=True)
+    new_position = serializers.IntegerField(allow_null=True)
+    others = serializers.SerializerMethodField(help_text="Null for all but administrators, since it names requests of all workspaces.")
+
+    def get_sentence(self, preview: DecisionPreview) -> str:
+        sentence: str = self.context["sentence"]
+        return sentence
+
+    @extend_schema_field(OthersSerializer(allow_null=True))
+    def get_others(self, preview: DecisionPreview) -> Any:
+        return OthersSerializer(preview).data if self.context["is_for_admin"] else None
 
 
 class OffersSerializer(OutputSerializer[Any]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from egs_client.cli.manifest_types import type_faults
+from egs_client.cli.manifests.types import type_faults
 from egs_client.manifests.documents import documents_check
 from egs_client.manifests.text import documents_read
 from tests.api.manifests.setups import SETUP, document

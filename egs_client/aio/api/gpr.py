@@ -680,6 +680,79 @@ class Gprs(AsyncResource):
             kind=models.GprDetail,
         )
 
+    async def estimate_change(
+        self,
+        id: str,
+        *,
+        name: str | UnsetType = UNSET,
+        shape: str | UnsetType = UNSET,
+        min_gpu_memory_gib: int | UnsetType | None = UNSET,
+        nodes: int | UnsetType = UNSET,
+        gpus_per_node: int | UnsetType | None = UNSET,
+        duration_s: int | str | UnsetType = UNSET,
+        priority: int | UnsetType = UNSET,
+        clusters: Sequence[str] | UnsetType = UNSET,
+        earliest_start_at: datetime | str | UnsetType | None = UNSET,
+        after: str | UnsetType | None = UNSET,
+        after_condition: Literal["any", "success"] | UnsetType = UNSET,
+        is_booking: bool | UnsetType = UNSET,
+        node_type: str | UnsetType = UNSET,
+        rdma: bool | UnsetType = UNSET,
+        within: Literal[""] | Literal["rack", "nvlink"] | UnsetType = UNSET,
+        idle_timeout_s: int | str | UnsetType | None = UNSET,
+        evictable: bool | UnsetType = UNSET,
+        may_evict: bool | UnsetType = UNSET,
+        requeue_on_failure: bool | UnsetType = UNSET,
+        run_checks: bool | UnsetType = UNSET,
+        model: Mapping[str, Any] | UnsetType = UNSET,
+        version: int | UnsetType = UNSET,
+    ) -> models.Offers:
+        """Estimate the start of a waiting request after such a change, the soonest first. Nothing is written.
+
+        shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
+        gpus_per_node: Null: all of each node.
+        priority: From 1 to 300; a higher priority is first. Default: 101.
+        clusters: Clusters where it may run. Empty: all of the slice.
+        after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended. Empty:
+            none.
+        after_condition: With `success` this one is canceled unless that one has its time or is given back, and its job succeeds.
+        is_booking: It starts at `earliest_start_at`, or is refused with the nearest times.
+        within: A rack or NVLink domain that all of its nodes must share. EGS always places them as near to each other as possible.
+        idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
+            policy says.
+        model: Name and parameters of the model, in any form.
+        version: The version that you read. The answer is 409 if the request has changed since.
+        """
+        return await self.client.call(
+            "POST",
+            f"gprs/{self.quoted(id)}/estimate-change/",
+            body={
+                "name": name,
+                "shape": shape,
+                "min_gpu_memory_gib": min_gpu_memory_gib,
+                "nodes": nodes,
+                "gpus_per_node": gpus_per_node,
+                "duration_s": duration_s,
+                "priority": priority,
+                "clusters": clusters,
+                "earliest_start_at": earliest_start_at,
+                "after": after,
+                "after_condition": after_condition,
+                "is_booking": is_booking,
+                "node_type": node_type,
+                "rdma": rdma,
+                "within": within,
+                "idle_timeout_s": idle_timeout_s,
+                "evictable": evictable,
+                "may_evict": may_evict,
+                "requeue_on_failure": requeue_on_failure,
+                "run_checks": run_checks,
+                "model": model,
+                "version": version,
+            },
+            kind=models.Offers,
+        )
+
     async def evict(
         self, id: str, *, why: str, version: int | UnsetType = UNSET, requeue: bool | UnsetType = UNSET, idempotency_key: str | None = None
     ) -> models.GprDetail:
@@ -754,6 +827,28 @@ class Gprs(AsyncResource):
             is_keyed=True,
             key=idempotency_key,
             kind=models.GprDetail,
+        )
+
+    async def preview(
+        self,
+        id: str,
+        *,
+        act: Literal["approve", "reject", "evict", "priority", "move"],
+        priority: int | UnsetType = UNSET,
+        to: Literal["up", "down", "first", "last"] | UnsetType = UNSET,
+        requeue: bool | UnsetType = UNSET,
+    ) -> models.DecisionPreview:
+        """Tell what a decision would do, to this request and to others. Nothing is written; what the act refuses, this refuses.
+
+        priority: Of `priority`.
+        to: Of `move`.
+        requeue: Of `evict`.
+        """
+        return await self.client.call(
+            "POST",
+            f"gprs/{self.quoted(id)}/preview/",
+            body={"act": act, "priority": priority, "to": to, "requeue": requeue},
+            kind=models.DecisionPreview,
         )
 
     async def priority(

@@ -53,7 +53,7 @@ class AdminGroup(LazyGroup):
     texts: ClassVar[dict[str, str]] = {name: text for name, (_, _, text) in GROUPS.items()}
 
     def build(self, name: str) -> Any:
-        from egs_client.cli.acts import group_of
+        from egs_client.cli.acts.commands import group_of
 
         path, only, text = GROUPS[name]
         app = group_of(path, only=only)

@@ -111,6 +111,9 @@ def edit(
         for field, value in fields.items():
             print(f"{field.removesuffix('_s')}: {_told(field, getattr(found, field))} -> {_told(field, value)}")
         if dry_run:
+            if found.estimate and found.promised_start_at:
+                print(f"Now it is planned {clock(found.estimate.start_at)}, promised by {clock(found.promised_start_at)}. With that:")
+            show_offers(egs.gprs.estimate_change(found.id, version=found.version, **fields), output="table")
             return
         with settled():
             changed = egs.gprs.update(found.id, version=found.version, **fields)
@@ -122,7 +125,9 @@ def _told(field: str, value: Any) -> Any:
 
 
 def extend(
-    gpr: options.Gpr, by: Annotated[str, typer.Argument(help="How much longer, as 1h30m.")], dry_run: options.DryRun = False
+    gpr: options.Gpr,
+    by: Annotated[str, typer.Argument(help="How much longer, as 1h30m."), options.Of("extra_s")],
+    dry_run: options.DryRun = False,
 ) -> None:
     """Let a running box end later, if that breaks no promise."""
     with client() as egs:

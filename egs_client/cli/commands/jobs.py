@@ -13,7 +13,7 @@ import typer
 from egs_client.cli import early, names, options
 from egs_client.cli.commands.gpr_acts import Filing, Template, ask_what_to_do, asked, show_offers
 from egs_client.cli.exits import FAILED, STOPPED, Refused, say
-from egs_client.cli.manifest_files import fail, texts_of
+from egs_client.cli.manifests.files import fail, texts_of
 from egs_client.cli.output import Column, Output, show_list, show_one
 from egs_client.cli.progress import follow
 from egs_client.cli.session import agreed, client, gpr_of, settled
@@ -69,12 +69,16 @@ def run(
             help="Job, JobSet, PyTorchJob or MPIJob. Default: Job.", autocompletion=names.one_of("Job", "JobSet", "PyTorchJob", "MPIJob")
         ),
     ] = None,
-    file: Annotated[str | None, typer.Option("--file", "-f", help="Objects of Kubernetes to make instead, as YAML.")] = None,
+    file: Annotated[
+        str | None, typer.Option("--file", "-f", help="Objects of Kubernetes to make instead, as YAML."), options.Of("manifest")
+    ] = None,
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="A variable, as NAME=VALUE; may be repeated.")] = None,
     secret: Annotated[list[str] | None, typer.Option(help="A Secret whose values it gets as variables; may be repeated.")] = None,
     volume: Annotated[list[str] | None, typer.Option("--volume", "-v", help="A claim to mount, as CLAIM:/path; may be repeated.")] = None,
     pull_secret: Annotated[str | None, typer.Option(help="The Secret by which the image is pulled.")] = None,
-    user: Annotated[int | None, typer.Option(help="The user id of its processes, never root. Default: 1000.")] = None,
+    user: Annotated[
+        int | None, typer.Option(help="The user id of its processes, never root. Default: 1000."), options.Of("user_id")
+    ] = None,
     retries: Annotated[int | None, typer.Option(help="Number of restarts after a failure. Evictions do not count.")] = None,
     checkpoint: Annotated[str | None, typer.Option(help="A shell command to run in each pod before it is ended.")] = None,
     keep: Annotated[

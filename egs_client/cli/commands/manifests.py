@@ -11,7 +11,7 @@ import typer
 
 from egs_client.cli import names, options
 from egs_client.cli.exits import DIFFERENT, REFUSED, Refused, say
-from egs_client.cli.manifest_files import Files, Folder, documents_of, fail, secrets_for, tell, texts_of
+from egs_client.cli.manifests.files import Files, Folder, documents_of, fail, secrets_for, tell, texts_of
 from egs_client.cli.output import Column, Output, show_list, show_one
 from egs_client.cli.session import agreed, client, settled
 from egs_client.cli.words import counted
@@ -163,7 +163,7 @@ def export(
 
 def lint(files: Annotated[list[str], typer.Argument(help="Files and folders, or - for standard input.")]) -> None:
     """Check manifests without a server: YAML, kinds, fields and the types of values."""
-    from egs_client.cli.manifest_types import type_faults
+    from egs_client.cli.manifests.types import type_faults
     from egs_client.manifests.documents import documents_check
     from egs_client.manifests.faults import told_first
     from egs_client.manifests.text import documents_read

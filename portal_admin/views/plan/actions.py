@@ -12,12 +12,11 @@ from django.views.decorators.http import require_http_methods
 
 from core.errors import EgsError
 from gpr.models import Gpr
-from gpr.queue.moves import MoveTo
-from gpr.queue.previews import preview_approval, preview_eviction, preview_move, preview_priority, preview_withdrawal
+from gpr.queue.decision_previews import Act, PossibleDecision
 from portal_admin.actions import APPROVE, EVICT, MOVE, PRIORITY, REJECT, AdminAction
 from portal_admin.pages.nav import admin_shell
-from portal_admin.pages.plan.question import Effects, about, own_of_approval, own_of_eviction, own_of_priority, own_of_rejection
-from portal_shared.access import PageRequest, admin_only, needs_write
+from portal_admin.pages.plan.question import Effects, about
+from portal_shared.access import PageRequest, admin_only, moment_formatter, needs_write
 from portal_shared.forms.questions import Question, decide_on
 
 
@@ -100,27 +99,11 @@ def _chosen(form: forms.Form, name: str) -> Any:
 
 
 def _effects(request: PageRequest, action: AdminAction, gpr: Gpr, chosen: Any) -> Effects | None:
-    given: dict[str, Any] = {"gpr": gpr, "now": request.now}
     if action.live_field and chosen is None:
         return None
-    if action is PRIORITY:
-        preview = preview_priority(**given, priority=chosen)
-        return Effects.of(own_of_priority(preview, request), preview)
-    if action is MOVE:
-        return _effects_of_move(request, given, MoveTo(chosen))
-    if action is EVICT:
-        preview = preview_eviction(**given)
-        return Effects.of(own_of_eviction(gpr, preview, request), preview)
-    if action is APPROVE:
-        preview = preview_approval(**given)
-        return Effects.of(own_of_approval(preview, request), preview)
-    preview = preview_withdrawal(**given)
-    return Effects.of(own_of_rejection(gpr), preview)
-
-
-def _effects_of_move(request: PageRequest, given: dict[str, Any], to: MoveTo) -> Effects:
+    decision = PossibleDecision(act=Act(action.name), **({action.live_field: chosen} if action.live_field else {}))
     try:
-        preview = preview_move(**given, to=to)
+        preview = decision.preview(gpr, actor=request.user, now=request.now)
     except EgsError as error:
         return Effects(error.detail, (), "")
-    return Effects.of(own_of_priority(preview, request), preview)
+    return Effects.of(decision.sentence(preview, now=request.now, format_time=moment_formatter(request)), preview)

@@ -15,9 +15,9 @@ from core.pages import words
 from core.pages.axis import Axis
 from core.pages.parts import OfferRow, SwapRow
 from core.pages.strip import StripBox, strip_of
-from gpr.models import Gpr, GprState
+from gpr.models import Gpr
 from gpr.requests.alternatives import Alternative
-from gpr.requests.editing import spec_of
+from gpr.requests.editing import granted_to
 from gpr.requests.estimates import RECLAIM, Estimate, gpr_estimate
 from gpr.requests.spec import Breach, GprSpec, approval_breaches
 from portal_shared.access import PageRequest, moment_formatter
@@ -144,7 +144,10 @@ class _Drawing:
         wanted = str(self.form.cleaned_data["offer"])
         chosen = next((each for each in self.found if _value(each) == wanted), None)
         spec, axis = self.form.open_spec(), self._axis()
-        breaches = tuple(BreachLine.of(breach) for breach in approval_breaches(spec, now=self.request.now, granted=self._granted()))
+        breaches = tuple(
+            BreachLine.of(breach)
+            for breach in approval_breaches(spec, now=self.request.now, granted=granted_to(self.edited) if self.edited else None)
+        )
         return OffersPanel(
             url=url,
             asked_at=self.request.now,
@@ -186,10 +189,6 @@ class _Drawing:
             swaps=tuple(self._other_time(spec, at, axis) for at in near),
             problem=tuple(_faults(self.form)),
         )
-
-    def _granted(self) -> GprSpec | None:
-        """A queued request keeps what is approved already."""
-        return spec_of(self.edited) if self.edited and self.edited.state == GprState.QUEUED else None
 
     def _axis(self) -> Axis:
         now, zone = self.request.now, self.request.zone

@@ -138,6 +138,8 @@ TABLE: dict[tuple[str, str], Row] = {
     ("GET", "gprs/<pk>/"): Row(SEE),
     ("PATCH", "gprs/<pk>/"): Row(change(200), {"name": "new"}),
     ("DELETE", "gprs/<pk>/"): Row(change(204)),
+    ("POST", "gprs/<pk>/estimate-change/"): Row(Codes(401, 200, 403, 404, 200, 200, 404), {"nodes": 1}, changes=False),
+    ("POST", "gprs/<pk>/preview/"): Row(decide(200), {"act": "reject"}, gpr=asking, changes=False),
     ("POST", "gprs/<pk>/release/"): Row(change(200), gpr=factories.active),
     ("POST", "gprs/<pk>/keep/"): Row(change(409), gpr=factories.active),  # it is not idle
     ("POST", "gprs/<pk>/extend/"): Row(change(200), {"extra_s": 60}, gpr=factories.active),
@@ -403,6 +405,7 @@ EXCEPTIONS: dict[tuple[str, str, str], int] = {
     ("auditor", "POST", "workspace-requests/<pk>/refuse/"): 403,
     # The request that is to be approved reaches beyond the project, these do not.
     ("project_admin", "PATCH", "projects/<ref>/"): 200,
+    ("project_admin", "POST", "gprs/<pk>/preview/"): 200,
     ("project_admin", "POST", "gprs/<pk>/reject/"): 200,
     ("project_admin", "POST", "gprs/<pk>/evict/"): 200,
     ("project_admin", "POST", "slices/<slice>/kubeconfig/"): 403,

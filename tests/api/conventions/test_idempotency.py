@@ -12,10 +12,18 @@ from slices.models import Namespace
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
 
-KEYLESS = {"gprs/estimate", "defragmentation/question", "maintenance/preview", "slices/{slice}/kubeconfig/{kubeconfig}/read"}
+KEYLESS = {
+    "gprs/estimate",
+    "gprs/{id}/estimate-change",
+    "gprs/{id}/preview",
+    "defragmentation/question",
+    "maintenance/preview",
+    "slices/{slice}/kubeconfig/{kubeconfig}/read",
+}
 KEYLESS |= {"manifests/apply", "manifests/diff", "manifests/delete"}
 KEYLESS |= {f"{owner}/{act}" for owner in ("slices/{slice}", "projects/{project}") for act in ("archive", "remove", "restore")}
 KEYLESS |= {"invitations/{id}/accept", "invitations/{id}/decline"}
+KEYLESS |= {"gprs/{id}/estimate-change", "gprs/{id}/preview"}
 KEYLESS |= {"policies/{id}/preview", "jobs/{ref}/cancel", "notebooks/{ref}/cancel", "notebooks/{ref}/open"}
 KEYLESS |= {"alerts/{id}/acknowledge", "device-logins", "device-logins/take", "prometheus/{ref}/test"}
 KEYLESS |= {

@@ -49,8 +49,11 @@ def test_a_smaller_request_that_may_start_sooner_is_promised_that(owner: Caller,
     waiting = factories.gpr(other, world.people.owner, nodes=2)
     before = owner.get(f"gprs/{waiting.pk}/").json()
 
+    told = owner.post(f"gprs/{waiting.pk}/estimate-change/", {"nodes": 1}).json()
+    assert owner.get(f"gprs/{waiting.pk}/").json() == before
     after = owner.patch(f"gprs/{waiting.pk}/", {"nodes": 1}).json()
 
+    assert [offer["promised_start_at"] for offer in told["offers"]] == [after["promised_start_at"]]
     assert after["promised_start_at"] < before["promised_start_at"]
     assert after["promised_start_at"] == after["estimate"]["start_at"]
 
@@ -134,7 +137,9 @@ def test_what_could_never_start_is_refused_and_the_old_request_stands(owner: Cal
 
 
 def test_beyond_the_policy_it_goes_back_to_approval_and_within_it_into_the_queue(owner: Caller, gpr: Gpr) -> None:
+    told = owner.post(f"gprs/{gpr.pk}/estimate-change/", {"priority": 250}).json()
     waiting = owner.patch(f"gprs/{gpr.pk}/", {"priority": 250}).json()
+    assert told["approval_reasons"] == waiting["approval_reasons"]
     assert (waiting["state"], waiting["estimate"], waiting["promised_start_at"]) == ("PENDING_APPROVAL", None, None)
     assert len(waiting["approval_reasons"]) == 1
 
@@ -155,6 +160,7 @@ def test_a_gpr_that_no_longer_waits_cannot_be_changed(owner: Caller, world: Worl
     body = assert_problem(owner.patch(f"gprs/{gpr.pk}/", {"name": "new"}), 409, "wrong_state")
 
     assert body["state"] == "PROVISIONING"
+    assert_problem(owner.post(f"gprs/{gpr.pk}/estimate-change/", {"name": "new"}), 409, "wrong_state")
 
 
 @pytest.mark.parametrize(("persona", "status"), [("owner", 200), ("teammate", 403), ("outsider", 404), ("admin", 200), ("reader", 403)])

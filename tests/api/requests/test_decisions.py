@@ -8,6 +8,7 @@ import pytest
 
 from accounts.models import Scope
 from core.clock import db_now
+from gpr.allocation.allocator import tick
 from gpr.models import Gpr
 from journal.models import Event
 from protocol.assignments import Phase
@@ -16,6 +17,10 @@ from tests import factories
 from tests.api.conftest import Caller, World, assert_problem, faults
 
 ACTIONS: dict[str, dict[str, Any]] = {"approve": {}, "reject": {"why": "no"}, "evict": {"why": "no"}, "priority": {"priority": 5}}
+
+
+def foreseen(action: str, body: dict[str, Any]) -> dict[str, Any]:
+    return {"act": action, **{name: value for name, value in body.items() if name != "why"}}
 
 
 @pytest.fixture
@@ -28,9 +33,9 @@ def asking(world: World) -> Gpr:
 )
 def test_nobody_but_an_administrator_decides(persona: str, status: int, asking: Gpr, request: pytest.FixtureRequest) -> None:
     for action, body in ACTIONS.items():
-        assert request.getfixturevalue(persona).post(f"gprs/{asking.pk}/{action}/", body).status_code == (
-            403 if action == "priority" and status == 404 else status
-        )
+        caller = request.getfixturevalue(persona)
+        assert caller.post(f"gprs/{asking.pk}/preview/", foreseen(action, body)).status_code == status
+        assert caller.post(f"gprs/{asking.pk}/{action}/", body).status_code == (403 if action == "priority" and status == 404 else status)
     asking.refresh_from_db()
     assert asking.version == 1
 
@@ -185,11 +190,55 @@ def test_an_ended_one_is_past_all_decisions(action: str, admin: Caller, owner: C
     owner.delete(f"gprs/{asking.pk}/")
 
     assert_problem(admin.post(f"gprs/{asking.pk}/{action}/", ACTIONS[action]), 409, "wrong_state")
+    assert_problem(admin.post(f"gprs/{asking.pk}/preview/", foreseen(action, ACTIONS[action])), 409, "wrong_state")
 
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_one_that_is_not_there_is_a_404(action: str, admin: Caller) -> None:
     assert_problem(admin.post(f"gprs/4be0643f-1d98-573b-97cd-ca98a65347dd/{action}/", ACTIONS[action]), 404, "not_found")
+
+
+def test_a_preview_tells_what_the_act_then_does_and_who_else_starts_at_another_time(admin: Caller, world: World) -> None:
+    factories.started(world.slice, world.people.owner, nodes=2)
+    first, last = (
+        factories.gpr(factories.make_slice(world.cluster, owner=world.people.owner), world.people.owner, name=name, nodes=2)
+        for name in ("first", "last")
+    )
+    tick(now=db_now())
+
+    told = admin.post(f"gprs/{last.pk}/preview/", {"act": "move", "to": "first"}).json()
+
+    assert (told["old_position"], told["new_position"]) == (2, 1)
+    assert told["new_start_at"] < told["old_start_at"]
+    assert told["sentence"].startswith("It is planned as number 1 instead of 2. It starts 20")
+    assert (told["others"]["summary"], told["others"]["later_count"]) == ("1 other would start later.", 1)
+    assert [row["gpr"] for row in told["others"]["moved"]] == [first.name]
+    assert admin.get(f"gprs/{last.pk}/").json()["position"] == 2
+
+    admin.post(f"gprs/{last.pk}/move/", {"to": "first"})
+    tick(now=db_now())
+    assert admin.get(f"gprs/{last.pk}/").json()["position"] == told["new_position"]
+
+    assert "first of its priority" in admin.post(f"gprs/{last.pk}/preview/", {"act": "move", "to": "up"}).json()["detail"]
+    assert faults(admin.post(f"gprs/{first.pk}/preview/", {"act": "priority"})) == ["priority"]
+    assert faults(admin.post(f"gprs/{first.pk}/preview/", {"act": "priority", "priority": 301})) == ["priority"]
+
+
+def test_a_preview_names_requests_of_others_to_administrators_alone(world: World, admin: Caller) -> None:
+    runner = factories.user("runner")
+    ProjectAdmin.objects.create(project=world.slice.project, user=runner, created_at=db_now())
+    gpr = factories.active(world.slice, world.people.owner, nodes=2)
+    factories.gpr(world.foreign_slice, world.people.outsider, name="canary", nodes=2)
+    tick(now=db_now())
+    ask = {"act": "evict", "requeue": False}
+
+    own, everything = (caller.post(f"gprs/{gpr.pk}/preview/", ask) for caller in (Caller(factories.token(runner)), admin))
+
+    assert own.json()["others"] is None
+    assert "canary" not in own.content.decode()
+    assert own.json()["sentence"] == everything.json()["sentence"]
+    assert "are lost" in own.json()["sentence"]
+    assert [row["gpr"] for row in everything.json()["others"]["moved"]] == ["canary"]
 
 
 def test_an_approval_that_could_never_start_says_so_and_changes_nothing(admin: Caller, world: World, asking: Gpr) -> None:

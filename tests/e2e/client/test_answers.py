@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from egs_client.cli.acts import group_of
+from egs_client.cli.acts.commands import group_of
 from egs_client.cli.commands.admin import GROUPS
 from egs_client.cli.exits import MEANINGS
 from tests.e2e.client.hub import EGS, Egs, Hub
@@ -36,7 +36,8 @@ def waiting(hub: Hub, egs: Egs) -> Iterator[str]:
     [
         ("gpr show nobody", 5, "There is no GPR nobody"),
         ("gpr create --shape H100-80GB", 2, "--hours 3"),
-        ("gpr create --shape H100-80GB --nodes 0 --hours 1", 6, "nodes:"),
+        ("gpr create --shape H100-80GB --nodes 0 --hours 1", 6, "--nodes: Must be"),
+        ("gpr create --memory 0 --at 2020-01-01 --hours 1", 6, "--memory: Must be"),
         ("gpr create --shape X-1GB --hours 1", 6, "shape"),
         ("gpr create --shape H100-80GB --nodes 500 --hours 1", 6, "most that could start is 6 nodes"),
         ("gpr create --shape H100-80GB --hours nan", 2, "no time"),
@@ -209,6 +210,9 @@ def test_an_administrator_sees_what_an_act_would_do_before_it_is_done(hub: Hub, 
     admin.run("admin", "node", "uncordon", "aurora-h100-06", "--yes")
 
     egs.run("gpr", "create", "wide", *BOX, *LATER, "--nodes", "2")
+    assert "It is planned as number 1." in admin.run("admin", "gpr", "priority", "wide", "--priority", "250", "--dry-run")
+    assert "With that:\nCLUSTER" in egs.run("gpr", "edit", "wide", "--nodes", "1", "--dry-run")
+    assert json.loads(egs.run("gpr", "show", "wide", "-o", "json"))["nodes"] == 2
     broken = admin.run("admin", "policy", "change", "vision", "--nodes-approval", "1", "--dry-run")
     assert "breaches: name wide, slice vision, owner ada, state QUEUED" in broken
     assert "VERSION" in admin.run("admin", "policy", "list")

@@ -37,4 +37,4 @@ def test_the_wheel_needs_nothing_of_the_project_and_keeps_the_token_in_a_keyring
 
     assert "ada" in run(egs, "whoami", env=kept)
     assert hub.tokens["user_token"] not in (tmp_path / "config" / "egs" / "profiles.json").read_text()
-    assert run(python, "-c", "import egs_client.cli.acts, sys; print('django' in sys.modules)", env=kept) == "False\n"
+    assert run(python, "-c", "import egs_client.cli.acts.commands, sys; print('django' in sys.modules)", env=kept) == "False\n"

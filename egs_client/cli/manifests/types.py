@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from egs_client.cli.acts import kind_at, kinds_of
+from egs_client.cli.acts.commands import kind_at
+from egs_client.cli.acts.fields import kinds_of
 from egs_client.manifests.documents import NO_SPAN, Wanted
 from egs_client.manifests.faults import Fault, nearest
 from egs_client.manifests.kinds import Field, Kind
