@@ -1,4 +1,4 @@
-"""Lists Xids, the faults that NVIDIA's driver reports, with what its catalog recommends. Source: NVIDIA's Xid catalog, as gpud groups it."""
+"""Lists Xids, the faults that NVIDIA's driver reports, with what its catalog recommends. Source: that catalog, as gpud groups it."""
 
 from __future__ import annotations
 
