@@ -67,7 +67,7 @@ def _again(view: ApiViewSet[Any], object_id: UUID | None) -> Response:
 
 
 def _route(request: Request) -> str:
-    """E.g. `gprs/<id>/extend`."""
+    """Returns e.g. `gprs/<id>/extend`."""
     return request.path.partition("/v1/")[2].strip("/")
 
 

@@ -45,7 +45,7 @@ class RoleSource(models.TextChoices):
 
 @column_checks
 class User(AbstractBaseUser):
-    """A person or a robot. Never deleted, since Events name it."""
+    """It is a person or a robot. It is never deleted, since Events name it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63, unique=True)
@@ -67,7 +67,7 @@ class User(AbstractBaseUser):
 
     @property
     def bound_to(self) -> Collection[str]:
-        """Ids of the workspaces that the token of this request is bound to; empty: no bound."""
+        """Returns the ids of the workspaces that the token of this request is bound to; empty: no bound."""
         return self.credential.slices if self.credential is not None else ()
 
     def narrow_to(self, token: ApiToken | None) -> None:
@@ -176,7 +176,7 @@ class GroupRole(models.Model):
 
 @column_checks
 class Login(models.Model):
-    """A session of a browser. It has the rights of the token, or of the identity, that opened it, and ends with it."""
+    """It is the session of a browser. It has the rights of the token, or of the identity, that opened it, and ends with it."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="logins")

@@ -1,4 +1,4 @@
-"""The table of permissions: which relation to an object allows which verb. The API, pages, sockets and agents' endpoints ask it.
+"""The table of permissions says which relation to an object allows which verb. The API, pages, sockets and agents' endpoints ask it.
 
 Must not live here: membership (slices), token scopes (accounts.permissions).
 """

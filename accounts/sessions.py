@@ -1,4 +1,4 @@
-"""Logins: sessions of browsers. Django's session holds the login's id and nothing else of it."""
+"""Logins are sessions of browsers. Django's session holds the login's id and nothing else of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BROWSER_MAX_CHARS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The proof that a person signs in with: a token, or an identity."""
+    """It is the proof that a person signs in with: a token, or an identity."""
 
     token: ApiToken | None = None
     identity: Identity | None = None

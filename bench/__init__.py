@@ -1,4 +1,4 @@
-"""Benchmarks: `make bench`, or `python -m bench NAME…`. Each prints ours beside a peer's figure where there is one.
+"""`make bench`, or `python -m bench NAME…`, runs benchmarks. Each prints ours beside a peer's figure where there is one.
 
 They measure and never fail on a figure. bench/README.md says what each compares, and what it does not.
 """

@@ -1,4 +1,4 @@
-"""`python -m bench [NAME…] [--traces DIR] [--json OUT] [--record]`: run benchmarks, print a table, write the figures as JSON."""
+"""`python -m bench [NAME…] [--traces DIR] [--json OUT] [--record]` runs benchmarks, prints a table and writes the figures as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorded figures: `bench/results.json`, and the table in bench/README.md that is made from it."""
+"""Keeps the recorded figures: `bench/results.json`, and the table in bench/README.md that is made from it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def record(figures: Sequence[Figure], *, today: date) -> None:
 
 
 def table_of(rows: Sequence[dict[str, Any]]) -> str:
-    """Markdown: the figures that have a goal. All others stand in the JSON alone."""
+    """Returns as Markdown the figures that have a goal. All others stand in the JSON alone."""
     lines = ["| bench | case | ours | peer | goal | measured |", "|---|---|---|---|---|---|"]
     for row in rows:
         figure = Figure(**{name: value for name, value in row.items() if name != "date"})

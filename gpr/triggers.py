@@ -1,4 +1,4 @@
-"""SQLite triggers: they refuse illegal transitions (I6) and record what plans read. PostgreSQL: migrations 0003, 0033, 0038 and 0043."""
+"""SQLite's triggers refuse illegal transitions (I6) and record what plans read. PostgreSQL: migrations 0003, 0033, 0038 and 0043."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals as mistakes of a document."""
+"""Turns refusals into mistakes of a document."""
 
 from __future__ import annotations
 

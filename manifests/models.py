@@ -9,7 +9,7 @@ from core.column_checks import column_checks
 
 @column_checks
 class ManifestObject(models.Model):
-    """An object that manifests keep: its labels, and who wrote which field."""
+    """Describes an object that manifests keep: its labels, and who wrote which field."""
 
     kind = models.CharField(max_length=31)
     key = models.CharField(max_length=1000, help_text="The values that identify it in manifests, as JSON.")

@@ -22,7 +22,7 @@ REPEATED: Final = "range"  # a budget of another period shows the dates of the p
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """An object as it is. `values`: by the API's names; `base`: the address of its list."""
+    """Holds an object as it is. `values`: by the API's names; `base`: the address of its list."""
 
     kind: Kind
     base: str

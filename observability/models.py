@@ -1,4 +1,4 @@
-"""Readings of GPUs. Columns are the metrics of protocol.gpus.telemetry; null: not measured.
+"""Stores readings of GPUs. Columns are the metrics of protocol.gpus.telemetry; null: not measured.
 
 PostgreSQL partitions the three courses by day (observability/telemetry/partitions.py).
 """
@@ -46,7 +46,7 @@ class SeriesColumns(models.Model):
 
 
 class LatestReading(SeriesColumns):
-    """The newest reading of a GPU. Its id is the key of the GPU's course, since a UUID would double the size of the rows there.
+    """Holds the newest reading of a GPU. Its id is the key of the GPU's course, since a UUID would double the size of the rows there.
 
     Each reading updates the row, so no changing column has an index.
     """
@@ -67,7 +67,7 @@ class LatestReading(SeriesColumns):
 
 
 class Reading(SeriesColumns):
-    """Over `[at, at + STEP)`."""
+    """It is over `[at, at + STEP)`."""
 
     STEP: ClassVar[timedelta]
     KEPT: ClassVar[timedelta]

@@ -1,4 +1,4 @@
-"""The column `xid_counts`: how often a GPU reported each Xid in the last minutes, as "48:2 79:1"."""
+"""The column `xid_counts` says how often a GPU reported each Xid in the last minutes, as "48:2 79:1"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pure planner: it computes plans and offers from a snapshot.
+"""The pure planner computes plans and offers from a snapshot.
 
 Must not live here: Django, a database, a clock, a random number. The same snapshot gives the same plan, byte for byte.
 

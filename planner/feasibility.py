@@ -11,7 +11,7 @@ from planner.snapshot import Node, Pool, Quota, Request, Within
 
 @dataclass(frozen=True, slots=True)
 class LargestRequest:
-    """The largest request of this kind that could ever start: most nodes first, then most GPUs; both 0 if none could."""
+    """It is the largest request of this kind that could ever start: most nodes first, then most GPUs; both 0 if none could."""
 
     fits: bool
     node_count: int

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """`[start_s, end_s)`."""
+    """It is `[start_s, end_s)`."""
 
     start_s: int
     end_s: int

@@ -1,4 +1,4 @@
-"""The administrators' pages.
+"""Serves the administrators' pages.
 
 Must not live here: rules. Pages call the same services as the API.
 """

@@ -122,7 +122,7 @@ def login_url(back: str) -> str:
 
 
 def zone_of(request: HttpRequest) -> ZoneInfo:
-    """Reads a cookie that the browser's script sets; UTC until then."""
+    """Reads a cookie that the browser's script sets, and is UTC until then."""
     try:
         return ZoneInfo(request.COOKIES.get(ZONE_COOKIE, "UTC")[:64])
     except (ValueError, OSError, KeyError):

@@ -198,10 +198,10 @@ def approvals_count(request: PageRequest) -> NavCount | None:
 
 
 def alerts_count(request: PageRequest) -> NavCount | None:
-    """One query; none in fragments."""
+    """Runs one query, and none in fragments."""
     return None if request.htmx else NavCount.of_alerts(firing_count(request.user))
 
 
 def mark_of(number: int) -> tuple[int, int]:
-    """Hue and shape. After 40 workspaces pairs repeat."""
+    """Returns hue and shape. After 40 workspaces pairs repeat."""
     return number % HUE_COUNT, number // HUE_COUNT % MARK_COUNT

@@ -1,4 +1,4 @@
-"""The form of a job: that of a request, and what is to run on its nodes."""
+"""The form of a job is that of a request, with what is to run on its nodes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class NamesField(forms.CharField):
 
 
 class PairsField(forms.CharField):
-    """One pair on each line."""
+    """It takes one pair on each line."""
 
     def __init__(self, *, mark: str, form: str, **kwargs: Any) -> None:
         super().__init__(required=False, max_length=2 * WORDS_MAX_CHARS, strip=False, **kwargs)

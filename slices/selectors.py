@@ -152,7 +152,7 @@ def first_owner(slice_: Slice) -> User | None:
 
 
 def is_invited(user: User) -> Q:
-    """The invitations for this person."""
+    """Finds the invitations for this person."""
     return Q(user=user) | Q(name__in=user.identities.exclude(email="").values("email"))
 
 

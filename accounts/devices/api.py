@@ -1,4 +1,4 @@
-"""Signing in without a token: which ways there are, and the device flow. Nobody is signed in here."""
+"""Tells how to sign in without a token, and has the device flow. Nobody is signed in here."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def device_login_refuse(*, device_login: DeviceLogin, actor: User, now: datetime
 
 
 def device_login_take(*, device_code: str, address: str, now: datetime) -> NewToken:
-    """The token, once. Raises an error of this module, NotAllowed, or TooManyTries."""
+    """Returns the token, once. Raises an error of this module, NotAllowed, or TooManyTries."""
     row = DeviceLogin.objects.select_related("user", "token__user").filter(device_digest=_digest(device_code)).first()
     if row is None:
         if not may_sign_in(address):

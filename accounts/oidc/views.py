@@ -96,7 +96,7 @@ def _to_provider(request: HttpRequest, provider: Provider, *, back: str, link_to
 
 
 def _linker(request: HttpRequest, asked: dict[str, Any]) -> User | None:
-    """The person who asked to link. Raises SignInRefused if he is not signed in any more."""
+    """Returns the person who asked to link. Raises SignInRefused if he is not signed in any more."""
     if not asked["link_to"]:
         return None
     login = session_login(request.session, now=db_now())

@@ -1,1 +1,1 @@
-"""People: their roles, their access, their sessions, and the first administrator."""
+"""Keeps people: their roles, their access, their sessions, and the first administrator."""

@@ -1,4 +1,4 @@
-"""The first administrator: whoever has the setup token, which works while there is none.
+"""Makes the first administrator of whoever has the setup token, which works while there is none.
 
 The token is signed and not stored: the first administrator makes it worthless.
 """

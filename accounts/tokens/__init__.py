@@ -1,1 +1,1 @@
-"""API tokens: how they are made, checked, rotated and revoked."""
+"""Says of API tokens how they are made, checked, rotated and revoked."""

@@ -1,4 +1,4 @@
-"""Bearer tokens: `<kind>_<key id>_<secret><checksum>`.
+"""Mints bearer tokens: `<kind>_<key id>_<secret><checksum>`.
 
 Kind and CRC let a scanner recognize a leaked token; the key id finds the row. An HMAC is enough for a random secret of 178 bits.
 """

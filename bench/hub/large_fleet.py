@@ -1,4 +1,4 @@
-"""A hub with 10,000 GPUs on PostgreSQL: 500 boxes with pods, readings of some hours, 30 days of usage, and lists of 10,000 rows."""
+"""Makes a hub with 10,000 GPUs on PostgreSQL: 500 boxes with pods, readings of some hours, 30 days of usage, and lists of 10,000 rows."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def readings_renewed() -> None:
 
 
 def _workloads(fleet: LargeFleet) -> None:
-    """One for each box, with a pod for each GPU; the others have ended."""
+    """Makes one for each box, with a pod for each GPU; the others have ended."""
     from core.clock import db_now
     from inventory.models import Reservation
     from observability.workloads.models import Pod, Workload, WorkloadState
@@ -175,7 +175,7 @@ def _workloads(fleet: LargeFleet) -> None:
 
 
 def _past(fleet: LargeFleet) -> None:
-    """Boxes of DAYS_OF_BOX days each, which ended, and their usage."""
+    """Makes boxes of DAYS_OF_BOX days each, which ended, and their usage."""
     from core.clock import db_now
     from gpr.models import Gpr, GprState, ShapePrice, UsageDay, UsageProgress
 

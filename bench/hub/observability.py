@@ -1,4 +1,4 @@
-"""10,000 GPUs in 500 boxes: what pages and lists cost, and what each periodic pass costs, on PostgreSQL.
+"""Measures with 10,000 GPUs in 500 boxes what pages and lists cost, and what each periodic pass costs, on PostgreSQL.
 
 Times are CPU seconds of the hub's process and of the server's process for its connection. One request at a time.
 """

@@ -1,4 +1,4 @@
-"""The pure planner at size: everything that a tick, an offer and a restart do, at growing queues on busy nodes.
+"""Measures the pure planner at size: everything that a tick, an offer and a restart do, at growing queues on busy nodes.
 
 The product's board goes on from plan to plan: its submits are "a newcomer's plan" and its estimates "an offer", both "from a board that
 goes on". "A whole plan" and "an offer from a snapshot" make the board anew, as a process does when it starts or slots are lost.

@@ -1,4 +1,4 @@
-"""Speed on the cases that others publish: filling a cluster, one large gang, a deep queue, submits per second.
+"""Measures speed on the cases that others publish: filling a cluster, one large gang, a deep queue, submits per second.
 
 Each twice: the planner alone, and end to end through the services on PostgreSQL and Redis (bench/hub/speed_hub.py); submits also over HTTP
 (bench/hub/speed_http.py). The peers' figures were

@@ -1,4 +1,4 @@
-"""The half of `speed` over HTTP: two web processes as in production, clients that submit and ask for estimates, nobody who ticks.
+"""Measures the half of `speed` over HTTP: two web processes as in production, clients that submit and ask for estimates, nobody who ticks.
 
 `python -m bench.hub.speed_http QUEUED` measures.
 """

@@ -1,4 +1,4 @@
-"""Readings of 10,000 GPUs every 15 s: what hub and PostgreSQL spend on them, the disk of a day, and the table of GPUs meanwhile."""
+"""Reads 10,000 GPUs every 15 s and measures what hub and PostgreSQL spend on them, the disk of a day, and the table of GPUs meanwhile."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""One GPR on many nodes of a real API server: until it is ACTIVE, until its last pod has a node, and from its end to RELEASED. And how late
-the exit of another begins whose window ends while the hub is away."""
+"""Follows one GPR on many nodes of a real API server until it is ACTIVE, until its last pod has a node, and from its end to RELEASED.
+
+It also tells how late the exit of another begins whose window ends while the hub is away.
+"""
 
 from __future__ import annotations
 

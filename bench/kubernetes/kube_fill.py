@@ -1,4 +1,4 @@
-"""A cluster filled by requests for one GPU each, on a real API server: from the first to the last pod on a node.
+"""Fills a cluster by requests for one GPU each, on a real API server: from the first to the last pod on a node.
 
 Ours through the whole product; beside it kube-scheduler alone on the same nodes and as many pods, and KAI (bench/peers/kai.py).
 `python -m bench.kubernetes.kube_fill KUBECONFIG NODES` is the half that has a hub: web

@@ -1,4 +1,6 @@
-"""The agent's view of a large cluster on a real API server: time to all of it, memory, cost of keeping it; the official client beside it.
+"""Measures the agent's view of a large cluster on a real API server beside the official client's.
+
+It measures the time to all of it, the memory, and the cost of keeping it.
 
 `python -m bench.kubernetes.kube_view CLIENT URL FOLDER` is the process that is measured: it prints its figures once all is there, and
 again for what came between the lines `begin` and `end` on its input. FOLDER has the certificates of an administrator.

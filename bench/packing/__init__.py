@@ -1,4 +1,4 @@
-"""Packing: which node, and which GPU on it, takes a request for a part of a node, so that little is left that nobody can use.
+"""Packs requests: which node, and which GPU on it, takes a request for a part of a node, so that little is left that nobody can use.
 
 Lives here: model (nodes, requests, demand), kernels (what a placement costs under each policy), worths (shadow prices of demand and
 CPU, which our own policy places by), packer (places one request after the other).

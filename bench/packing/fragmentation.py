@@ -33,7 +33,7 @@ LESSONS = (30, 100, 300, 1_000, 2_000, 4_000, 6_000)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Percent: of the GPUs allocated when so much of them has been asked for, and of those asked for several at once that were placed."""
+    """Holds percent: of the GPUs allocated when so much was asked for, and of those asked for several at once that were placed."""
 
     allocated: dict[int, float]
     several: float
@@ -96,7 +96,7 @@ def _engine(nodes: Sequence[PackNode], requests: Sequence[PackRequest]) -> list[
 
 
 def _engine_run(mix: Mix, seed: int) -> tuple[float, float]:
-    """Percent as in `Run`: allocated in the end, and of those asked for several at once that were placed."""
+    """Returns percent as in `Run`: allocated in the end, and of those asked for several at once that were placed."""
     nodes, rng = list(mix[0]), random.Random(seed)
     rng.shuffle(nodes)
     capacity = sum(node.gpu_count for node in nodes)

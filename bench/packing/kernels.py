@@ -49,7 +49,7 @@ def refresh(
     gpus: Ints,
     seen: Ints,
 ) -> int:
-    """The first of the cheapest nodes, or -1. Brings `costs`, `gpus` and `seen` of this request up to date where nodes changed.
+    """Returns the first of the cheapest nodes, or -1. Brings `costs`, `gpus` and `seen` of this request up to date where nodes changed.
 
     Shapes, for n nodes of at most g GPUs and k kinds: `gpus_left` n×g, `kinds` k×5, `shares` k, `worths` classes×prices×101, the rest n.
     """
@@ -106,7 +106,7 @@ def is_shared(request: Ints) -> bool:
 
 @njit(cache=True)
 def tightest(request: Ints, gpus_left: Ints) -> int:
-    """The GPU with the least left that still takes this share; -1 for whole GPUs."""
+    """Returns the GPU with the least left that still takes this share; -1 for whole GPUs."""
     best = -1
     if is_shared(request):
         for gpu in range(gpus_left.shape[0]):
@@ -125,7 +125,7 @@ def best_fit_cost(request: Ints, cpu_left: int, gpus_left: Ints) -> float:
 
 @njit(cache=True)
 def fragmentation(cpu_left: int, gpus_left: Ints, model: int, kinds: Ints, shares: Floats) -> float:
-    """The thousandths of GPUs on this node that the average request cannot use.
+    """Returns the thousandths of GPUs on this node that the average request cannot use.
 
     For a kind that does not fit at all (or has no GPU) that is all that is free; for one that fits, the GPUs too full for its share.
     Source: Weng et al., "Beware of Fragmentation" (ATC'23), section 3; memory is left out there, too.
@@ -148,7 +148,7 @@ def fragmentation(cpu_left: int, gpus_left: Ints, model: int, kinds: Ints, share
 
 @njit(cache=True)
 def fgd_cost(request: Ints, cpu_left: int, gpus_left: Ints, model: int, kinds: Ints, shares: Floats) -> tuple[float, int]:
-    """Fragmentation gradient descent: how much the fragmentation grows, through a sigmoid into whole percent as published."""
+    """Fragmentation gradient descent computes how much the fragmentation grows, through a sigmoid into whole percent as published."""
     before = fragmentation(cpu_left, gpus_left, model, kinds, shares)
     best, best_gpu = NO_FIT, -1
     for gpu in range(gpus_left.shape[0] if is_shared(request) else 1):
@@ -166,7 +166,7 @@ def fgd_cost(request: Ints, cpu_left: int, gpus_left: Ints, model: int, kinds: I
 
 @njit(cache=True)
 def worth(cpu_left: int, gpus_left: Ints, worths: Floats, cpu_prices: Floats) -> float:
-    """What the free part of a node can still earn, in thousandths of a GPU: the dual bound at the best of the CPU's prices.
+    """Returns what the free part of a node can still earn, in thousandths of a GPU: the dual bound at the best of the CPU's prices.
 
     At each price: the CPU at that price, plus what each GPU's free share earns after its requests paid for their CPU.
     Shapes: `worths` prices×101, by free share in steps of 10; `cpu_prices` in thousandths of a GPU per thousandth of a core.
@@ -182,7 +182,7 @@ def worth(cpu_left: int, gpus_left: Ints, worths: Floats, cpu_prices: Floats) ->
 
 @njit(cache=True)
 def room(cpu_left: int, gpus_left: Ints, model: int, kinds: Ints, shares: Floats) -> float:
-    """The thousandths of GPUs that requests of whole GPUs can have here, each kind alone, weighed by `shares`."""
+    """Returns the thousandths of GPUs that requests of whole GPUs can have here, each kind alone, weighed by `shares`."""
     whole = np.sum(gpus_left == WHOLE)
     total = 0.0
     for kind in range(kinds.shape[0]):

@@ -30,7 +30,7 @@ class PackNode:
 
 @dataclass(frozen=True, slots=True, order=True)
 class PackRequest:
-    """A part of one node. `gpu_milli` is the share of each GPU: below 1000 only with one GPU. No `models`: any model will do."""
+    """Asks for a part of one node. `gpu_milli` is the share of each GPU: below 1000 only with one GPU. No `models`: any model will do."""
 
     cpu_milli: int
     memory_mib: int
@@ -69,7 +69,7 @@ class Kind:
 
 
 def demand_of(requests: Iterable[PackRequest], *, cover: float = 1.0) -> tuple[Kind, ...]:
-    """The kinds among `requests`, most frequent first, until they cover that part of them; shares sum to 1.
+    """Returns the kinds among `requests`, most frequent first, until they cover that part of them; shares sum to 1.
 
     Source: the typical pods of Weng et al. (ATC'23), who leave memory out and cover 0.95.
     """
@@ -86,7 +86,7 @@ def demand_of(requests: Iterable[PackRequest], *, cover: float = 1.0) -> tuple[K
 
 
 def model_bits(nodes: Sequence[PackNode]) -> dict[str, int]:
-    """One bit per GPU model of these nodes."""
+    """Gives each GPU model of these nodes a bit."""
     models = sorted({node.model for node in nodes})
     if len(models) > 62:
         raise ValueError(f"{len(models)} GPU models; 62 at most")

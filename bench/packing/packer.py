@@ -1,4 +1,4 @@
-"""The packer: places one request after the other, each for good until it is given back."""
+"""The packer places one request after the other, each for good until it is given back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CODES = {
 
 
 class Packer:
-    """The free part of some nodes, and a policy to fill them by. The same calls give the same placements.
+    """Holds the free part of some nodes, and a policy to fill them by. The same calls give the same placements.
 
     `demand`: what is expected, for FGD and EGS; `worths` spares EGS computing them again for the same nodes and demand. Nodes that
     cost the same are taken in the order of `nodes`. A request is placed whenever any node can take it: no policy turns one away.

@@ -1,4 +1,4 @@
-"""Shadow prices: what a share of a GPU is worth to the demand that is expected, and what CPU costs beside it.
+"""Computes shadow prices: what a share of a GPU is worth to the demand that is expected, and what CPU costs beside it.
 
 The best fractional packing of a demand into nodes is a linear program over patterns, as in cutting stock (Gilmore and Gomory 1961).
 Its duals say what each kind of request is worth: less than its size where kinds that share a GPU well with it are many. With the
@@ -91,7 +91,7 @@ def scarcity_of(nodes: Sequence[PackNode], kinds: Ints, shares: Floats, bits: di
 
 
 def kind_rows(demand: Sequence[Kind], bits: dict[str, int]) -> tuple[Ints, Floats]:
-    """The demand as kernels want it: k×5 and k."""
+    """Returns the demand as kernels want it: k×5 and k."""
     rows = [(kind.request.cpu_milli, 0, kind.request.gpu_count, kind.request.gpu_milli, model_mask(kind.request, bits)) for kind in demand]
     return np.array(rows, dtype=np.int64).reshape(len(rows), 5), np.array([kind.share for kind in demand], dtype=np.float64)
 
@@ -117,7 +117,7 @@ def _solve(kinds: Ints, sizes: Floats, wanted: Floats, usable: Bools, shapes: In
 
 @njit(cache=True)
 def _fill(worth: Floats, kinds: Ints, prices: Floats, weights: Floats, usable: Bools, cpu_price: float) -> None:
-    """The soft knapsack of one GPU: `worth[r]` from `worth[r - 1]` and from each kind that fits into r steps."""
+    """Fills the soft knapsack of one GPU: `worth[r]` from `worth[r - 1]` and from each kind that fits into r steps."""
     earned = (prices - cpu_price * kinds[:, CPU]) / kinds[:, GPUS]
     steps = (kinds[:, MILLI] + STEP - 1) // STEP
     worth[0] = 0.0
@@ -155,7 +155,7 @@ def _supply(table: Floats, kinds: Ints, prices: Floats, weights: Floats, usable:
 
 @njit(cache=True)
 def _picks(worth: Floats, kinds: Ints, prices: Floats, weights: Floats, usable: Bools, cpu_price: float) -> Floats:
-    """How many of each kind the soft knapsack puts on one empty GPU, on average: its choices followed from the top down."""
+    """Returns how many of each kind the soft knapsack puts on one empty GPU, on average: its choices followed from the top down."""
     earned = (prices - cpu_price * kinds[:, CPU]) / kinds[:, GPUS]
     steps = (kinds[:, MILLI] + STEP - 1) // STEP
     picks = np.zeros(kinds.shape[0])

@@ -1,4 +1,4 @@
-"""KAI itself: its scheduler, and the controllers without which it binds nothing, as processes beside a control plane.
+"""Runs KAI itself: its scheduler, and the controllers without which it binds nothing, as processes beside a control plane.
 
 `KAI_SRC` names its checkout: the kinds of objects are read there, and the programs are built from it, unless `KAI_BIN` names a folder
 with them. Its webhooks are off: they serve what people mistype, and would only cost it time.
@@ -38,7 +38,7 @@ def source() -> Path:
 
 @contextmanager
 def running(cluster: Cluster, folder: Path) -> Iterator[None]:
-    """KAI in the cluster, with one queue without limits. Raises NotRun where it can not be built.
+    """Runs KAI in the cluster, with one queue without limits. Raises NotRun where it can not be built.
 
     `folder`: for programs and logs.
     """

@@ -1,4 +1,4 @@
-"""Kueue itself: its own performance runner, on an etcd and a kube-apiserver of its own.
+"""Runs Kueue itself: its own performance runner, on an etcd and a kube-apiserver of its own.
 
 `KUEUE_SRC` names its checkout: the CRDs are read there, and `runner` and `minimalkueue` are built from it, unless `KUEUE_BIN` names a
 folder with them. `etcd` and `kube-apiserver` are those of deploy/kube, unless `KUBEBUILDER_ASSETS` names a folder with others. The runner

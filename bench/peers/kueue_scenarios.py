@@ -9,7 +9,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Workloads of a queue that are alike, made one after the other. `published_s`: Kueue's mean time to admission."""
+    """Describes workloads of a queue that are alike, made one after the other. `published_s`: Kueue's mean time to admission."""
 
     name: str
     count: int

@@ -1,4 +1,4 @@
-"""Wait estimates beside a live Slurm, on the same frozen states and on one small queue that really drains.
+"""Compares wait estimates with a live Slurm's, on the same frozen states and on one small queue that really drains.
 
 Frozen: nodes are full of boxes of hours, some more wait, and probes ask one after the other when they would start, each submitted
 afterwards. Nothing ends meanwhile, so Slurm's estimate is held against Slurm's own backfill plan, and ours against what our planner does
@@ -100,7 +100,7 @@ def _ms(times_s: Sequence[float], level: int) -> float:
 
 
 def _asks(dice: random.Random, count: int) -> list[Ask]:
-    """Boxes of 1 to 24 hours, every fifth a gang."""
+    """Makes boxes of 1 to 24 hours, every fifth a gang."""
     return [_ask(dice, dice.randrange(60, 24 * 60)) for _ in range(count)]
 
 

@@ -103,7 +103,7 @@ class Slurm:
         self._run("scancel", id_)
 
     def estimate(self, ask: Ask) -> int:
-        """`--test-only`: when it would start."""
+        """Asks by `--test-only` when it would start."""
         told = self._run("sbatch", "--test-only", *ask.options, "--wrap=true").stderr
         found = re.search(r"to start at (\d+)", told)
         if found is None:
@@ -202,7 +202,7 @@ def _seconds(text: str) -> int | None:
 
 
 def _names(nodes: str) -> tuple[str, ...]:
-    """`n[1-3,7]` or `n5`."""
+    """Returns e.g. `n[1-3,7]` or `n5`."""
     found: list[str] = []
     for part in re.sub(r"[n\[\]]", "", nodes).split(","):
         first, _, last = part.partition("-")

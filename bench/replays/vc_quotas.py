@@ -115,7 +115,7 @@ def entitled_runs(runs: Sequence[Run], sizes: Mapping[str, int], owed: Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """Means over all moments at which a job waits, every ten minutes.
+    """Holds means over all moments at which a job waits, every ten minutes.
 
     `jain`: of held / guaranteed, among owners that want all they are guaranteed or more; moments with one such owner do not count. `met`:
     the part of what is guaranteed and wanted that is held. `worst`: the same for the owner with the lowest part.
@@ -141,7 +141,7 @@ def fairness(runs: Sequence[Run], sizes: Mapping[str, int], owed: Mapping[str, i
 
 
 def jain(parts: Sequence[float]) -> float:
-    """1 when all are equal, 1 / n when one has all. Source: Jain, Chiu, Hawe, DEC-TR-301 (1984)."""
+    """Returns 1 when all are equal, 1 / n when one has all. Source: Jain, Chiu, Hawe, DEC-TR-301 (1984)."""
     squares = len(parts) * sum(part * part for part in parts)
     return float(sum(parts) ** 2 / squares) if squares else 1.0
 

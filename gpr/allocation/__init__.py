@@ -1,1 +1,1 @@
-"""Allocation: the tick loads a snapshot, plans the queue, stores the plan and starts what can start."""
+"""The tick loads a snapshot, plans the queue, stores the plan and starts what can start."""

@@ -37,7 +37,7 @@ SQLITE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The ids of what changed. If `everything` is set, the changes are unknown and the reader reads all rows."""
+    """Holds the ids of what changed. If `everything` is set, the changes are unknown and the reader reads all rows."""
 
     gprs: frozenset[UUID] = frozenset()
     nodes: frozenset[UUID] = frozenset()

@@ -95,7 +95,7 @@ class ShadowRow(NamedTuple):
 
 
 class HeldRow(NamedTuple):
-    """A node that a GPR holds. `replaces_id`: the reservation that it replaces or will replace."""
+    """Describes a node that a GPR holds. `replaces_id`: the reservation that it replaces or will replace."""
 
     pk: UUID
     replaces_id: UUID | None

@@ -64,7 +64,7 @@ class Loaded:
 
     @property
     def last_rank(self) -> int:
-        """The age of a newcomer: behind all who came by now."""
+        """Returns the age of a newcomer: behind all who came by now."""
         return rank_of(self.now) + 1
 
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
@@ -95,7 +95,7 @@ class Loaded:
         return replace(request_of(ask, names, promise, self.shares, self.places, after), rank=rank)
 
     def elsewhere(self, candidate: Request, pools: tuple[str, ...]) -> Request:
-        """The candidate in other pools, without handicaps."""
+        """Puts the candidate into other pools, without handicaps."""
         orders = tuple(id_ for id_ in pools if self.places.keys[id_].supply)
         return replace(candidate, pools=pools, orders=orders, handicaps=())
 
@@ -113,7 +113,7 @@ class Loaded:
 
 
 def rank_of(turn_at: datetime | None) -> int:
-    """The age in the queue as the planner takes it: microseconds since 1970."""
+    """Returns the age in the queue as the planner takes it: microseconds since 1970."""
     return 0 if turn_at is None else (turn_at - EPOCH) // MICROSECOND
 
 
@@ -156,7 +156,7 @@ def _handicaps(ask: GprRow, pools: tuple[str, ...], places: PoolIndex) -> tuple[
 
 
 def length_s(gpr: GprRow | Gpr) -> int:
-    """Seconds of the whole box: entry, the rest of the duration, exit."""
+    """Returns the seconds of the whole box: entry, the rest of the duration, exit."""
     return box_length_s(gpr.remaining_s)
 
 
@@ -170,7 +170,7 @@ def nodes_free_at(ends_at: datetime) -> datetime:
 
 
 def box_end_for(freed_at: datetime) -> datetime:
-    """The inverse of `nodes_free_at`."""
+    """It is the inverse of `nodes_free_at`."""
     return freed_at - timedelta(seconds=settings.EGS_EXIT_ALLOWANCE_S)
 
 

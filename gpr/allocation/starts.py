@@ -78,7 +78,7 @@ def _box(gpr: Gpr, slot: Slot, namespaces: Namespaces, now: datetime) -> list[Re
 
 
 def reservation_of(gpr: Gpr, node_id: UUID, namespaces: Namespaces, *, starts_at: datetime, **when: Any) -> Reservation:
-    """A place of the GPR's box, to be held. `when`: its other times, and which reservation it replaces."""
+    """Makes a place of the GPR's box, to be held. `when`: its other times, and which reservation it replaces."""
     return Reservation(
         gpr=gpr,
         slice_id=gpr.slice_id,

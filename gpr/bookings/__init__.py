@@ -1,1 +1,1 @@
-"""Bookings: requests with a fixed start, and series of them."""
+"""Bookings are requests with a fixed start; there are series of them."""

@@ -1,4 +1,4 @@
-"""Start times of a series of bookings, by the local time of its time zone. Pure."""
+"""Computes start times of a series of bookings, by the local time of its time zone. It is pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Series of bookings: each occurrence becomes a GPR when it comes within the horizon."""
+"""Makes series of bookings: each occurrence becomes a GPR when it comes within the horizon."""
 
 from __future__ import annotations
 

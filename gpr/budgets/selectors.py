@@ -15,7 +15,7 @@ HOUR_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class BudgetUse:
-    """GPU-hours of the present period, or of the range."""
+    """Counts GPU-hours of the present period, or of the range."""
 
     budget: Budget
     span: Span
@@ -28,7 +28,7 @@ class BudgetUse:
 
 
 def budget_uses(budgets: Iterable[Budget], *, now: datetime) -> list[BudgetUse]:
-    """Five queries at most, none without budgets."""
+    """Runs five queries at most, none without budgets."""
     spans = [(budget, period_at(budget, now)) for budget in budgets]
     if not spans:
         return []

@@ -23,7 +23,7 @@ DAY_MS: Final = DAY // MS
 
 
 class GpuWindow(NamedTuple):
-    """GPUs from one time to another. `shapes`: what they are, or may be; empty means any."""
+    """Holds GPUs from one time to another. `shapes`: what they are, or may be; empty means any."""
 
     slice_id: UUID
     project_id: UUID

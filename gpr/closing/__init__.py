@@ -1,1 +1,1 @@
-"""Archiving and removing workspaces and projects: a preview, and the steps by which ticks end requests."""
+"""Archives and removes workspaces and projects: it has a preview, and the steps by which ticks end requests."""

@@ -267,7 +267,7 @@ def _what(asked: JobAsk, namespace: str, of_template: Mapping[str, Any]) -> JobS
 
 
 def _owner_for(slice_: Slice, cluster: Cluster, request: ClusterRequest, now: datetime) -> User:
-    """The person of its kubeconfig, or the service account itself. Requests of EGS, and of users whom EGS does not know, are the
+    """Returns the person of its kubeconfig, or the service account itself. Requests of EGS, and of users whom EGS does not know, are the
     workspace's first owner's. Raises NotAllowed, NoOwner or Conflict.
     """
     kubeconfig = kubeconfig_behind(cluster, request.requester)

@@ -1,1 +1,1 @@
-"""Defragmentation: moves of running boxes that free whole nodes."""
+"""Proposes moves of running boxes that free whole nodes."""

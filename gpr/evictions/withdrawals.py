@@ -83,14 +83,14 @@ def _review(victim: EvictionVictim, now: datetime) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _LaterEnd:
-    """A possible later end, with the notice that holds then; None: no notice."""
+    """It is a possible later end, with the notice that holds then; None: there is no notice."""
 
     at: datetime
     notice: EvictionVictim | None = None
 
 
 def _later_ends(victim: EvictionVictim, gpr: Gpr, full_at: datetime) -> Iterator[_LaterEnd]:
-    """The latest first: the full time, the beneficiary's present start, ends of earlier notices."""
+    """Returns the latest first: the full time, the beneficiary's present start, ends of earlier notices."""
     yield _LaterEnd(full_at)
     promise = _beneficiary_promise(victim)
     if promise is not None and victim.ends_at < (own_at := box_end_for(promise.slot_start_at)) < full_at:

@@ -37,7 +37,7 @@ class Idleness:
 
 
 def timeout_of(gpr: Gpr) -> int:
-    """Seconds that it may be idle; 0: for ever."""
+    """Returns the seconds that it may be idle; 0: for ever."""
     return gpr.slice.idle_timeout_s if gpr.idle_timeout_s is None else gpr.idle_timeout_s
 
 

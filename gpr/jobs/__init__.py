@@ -1,1 +1,1 @@
-"""Jobs: what runs in the box of a GPR, from filing to its result."""
+"""Jobs are what runs in the box of a GPR, from filing to its result."""

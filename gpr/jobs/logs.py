@@ -1,4 +1,4 @@
-"""The output of jobs: its last part is kept for each pod, and the agent sends what comes while somebody reads."""
+"""Keeps the output of jobs: its last part stays for each pod, and the agent sends what comes while somebody reads."""
 
 from __future__ import annotations
 

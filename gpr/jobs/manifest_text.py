@@ -1,4 +1,4 @@
-"""Reads a manifest that people typed: each mistake with its line and its field."""
+"""Reads a manifest that people typed, and tells each mistake with its line and its field."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ PHASES = [(phase.value, phase.value.capitalize()) for phase in WorkloadPhase]
 
 @column_checks
 class Job(models.Model):
-    """The job in the box of one GPR. Its name, workspace and owner are those of the GPR."""
+    """Runs in the box of one GPR. Its name, workspace and owner are those of the GPR."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     gpr = models.OneToOneField(Gpr, on_delete=models.PROTECT, related_name="job")

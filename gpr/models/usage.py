@@ -34,7 +34,7 @@ class ProjectUsage(models.Model):
 
 
 class UsageDay(models.Model):
-    """GPU time of one GPR on one day, in UTC. Budgets, showback and the league count these rows.
+    """Holds the GPU time of one GPR on one day, in UTC. Budgets, showback and the league count these rows.
 
     Held: from a node's reservation to its release. Measured: readings of an open box tell what the GPU did; used: kernels ran in it.
     """
@@ -76,7 +76,7 @@ class UsageProgress(models.Model):
 
 @column_checks
 class ShapePrice(models.Model):
-    """The price of a GPU of this shape from a day on, until the next price of the shape."""
+    """Sets the price of a GPU of this shape from a day on, until the next price of the shape."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     shape = models.CharField(max_length=63)

@@ -55,7 +55,7 @@ def usage_add(ran_s: Mapping[Gpr, float], *, now: datetime) -> None:
 
 
 class UsageRow(NamedTuple):
-    """The use of a project's ended boxes. `summed_at` None: there were none."""
+    """Holds the use of a project's ended boxes. `summed_at` None: there were none."""
 
     project_id: UUID
     gpu_s: float
@@ -70,12 +70,12 @@ def usage_rows() -> list[UsageRow]:
 
 
 def usage_at(rows: Iterable[UsageRow], now: datetime) -> dict[str, float]:
-    """Decayed GPU-seconds by project id."""
+    """Returns decayed GPU-seconds by project id."""
     return {str(pk): decayed(gpu_s, (now - (summed_at or now)).total_seconds()) for pk, gpu_s, summed_at in rows}
 
 
 def held_gpus(running: Iterable[Running], gpu_counts: Mapping[str, int]) -> Counter[tuple[str, int]]:
-    """GPUs in boxes by project and start. `gpu_counts`: by node."""
+    """Returns GPUs in boxes by project and start. `gpu_counts`: by node."""
     held: Counter[tuple[str, int]] = Counter()
     for box in running:
         counted = box.counted
@@ -84,7 +84,7 @@ def held_gpus(running: Iterable[Running], gpu_counts: Mapping[str, int]) -> Coun
 
 
 def shares_of(ended: Mapping[str, float], held: Mapping[tuple[str, int], int], quotas: Iterable[Quota], now_s: int) -> dict[str, int]:
-    """Steps by project: 0 used its part, above 0 more; two steps are a factor of two. `held`: see `held_gpus`."""
+    """Returns steps by project: 0 used its part, above 0 more; two steps are a factor of two. `held`: see `held_gpus`."""
     weights = dict.fromkeys(ended, 0)
     for quota in quotas:
         if quota.owner in weights:

@@ -36,7 +36,7 @@ REPLACEMENT_WHY_MAX_CHARS = 150  # it becomes part of the reason why the node is
 
 @extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
 class Duration(serializers.Field[int, Any, int, Any]):
-    """A number of whole seconds, or a text such as `90`, `1h30m`, `2d` or `PT1H30M`."""
+    """Takes a number of whole seconds, or a text such as `90`, `1h30m`, `2d` or `PT1H30M`."""
 
     def to_internal_value(self, data: Any) -> int:
         if not isinstance(data, str):

@@ -122,7 +122,7 @@ def request_summary(spec: GprSpec) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """One rule of the policy that a request exceeds. `fitting`: the largest value that needs no approval."""
+    """It is one rule of the policy that a request exceeds. `fitting`: the largest value that needs no approval."""
 
     field: str
     text: str

@@ -37,5 +37,5 @@ def spec_of_template(asked: Mapping[str, Any]) -> ClusterRequestSpec:
 
 
 def _duration_text(span_s: int) -> str:
-    """E.g. `2d4h`."""
+    """Returns e.g. `2d4h`."""
     return "".join(f"{count}{unit}" for count, unit in zip(split(span_s), "dhms", strict=True) if count)

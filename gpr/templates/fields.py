@@ -24,7 +24,7 @@ def merged(template: GprTemplate, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def runs(job: Mapping[str, Any]) -> str:
-    """E.g. `runs train:1.0 as Job`; "" for a template of requests alone."""
+    """Returns e.g. `runs train:1.0 as Job`; "" for a template of requests alone."""
     if not job:
         return ""
     what = job.get("image") or ("own objects" if job.get("objects_wanted") else "an image")
@@ -32,7 +32,7 @@ def runs(job: Mapping[str, Any]) -> str:
 
 
 def terms(template: GprTemplate) -> str:
-    """E.g. `shape H100-80GB, nodes 2, duration 4 h, runs train:1.0 as Job`."""
+    """Returns e.g. `shape H100-80GB, nodes 2, duration 4 h, runs train:1.0 as Job`."""
     parts = [f"{name} {value}" for name, value in labeled(template.asked)] + [runs(template.job)]
     return ", ".join(filter(None, parts)) or "nothing yet"
 

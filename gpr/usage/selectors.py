@@ -48,7 +48,7 @@ TOTALS: Final = ("held_ms", "measured_ms", "used_ms", "cost_ms", "unpriced_ms")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """GPU-hours. Held is used, wasted and unmeasured time: entry, exit, and times without readings."""
+    """Counts GPU-hours. Held is used, wasted and unmeasured time: entry, exit, and times without readings."""
 
     held_hours: float
     measured_hours: float
@@ -72,7 +72,7 @@ class Usage:
 
     @property
     def efficiency(self) -> float | None:
-        """Used of measured; None: nothing was measured."""
+        """Returns used of measured; None: nothing was measured."""
         return self.used_hours / self.measured_hours if self.measured_hours else None
 
 
@@ -130,7 +130,7 @@ def _sums() -> dict[str, Any]:
 
 
 def _priced() -> list[tuple[Q, float]]:
-    """Conditions on usage rows, each with the price of a GPU-hour."""
+    """Yields conditions on usage rows, each with the price of a GPU-hour."""
     by_shape: dict[str, list[tuple[date, Decimal]]] = defaultdict(list)
     for shape, from_day, price in ShapePrice.objects.order_by("from_day").values_list("shape", "from_day", "gpu_hour_price"):
         by_shape[shape].append((from_day, price))
@@ -174,7 +174,7 @@ class LeaguePlace:
 
 
 def league(actor: User, *, since: date, until: date) -> list[LeaguePlace]:
-    """By project, the most efficient first. Members see the places of their own workspaces, administrators of a project all in it."""
+    """Ranks by project, the most efficient first. Members see the places of their own workspaces, administrators of a project all in it."""
     rows = UsageDay.objects.filter(day__gte=since, day__lt=until, slice__project__in_league=True).order_by()
     sums = rows.values_list("slice__project", "slice", "slice__name", "slice__project__name")
     found = sums.annotate(used=Sum("used_gpu_ms"), measured=Sum("measured_gpu_ms")).filter(measured__gte=LEAGUE_MEASURED_MS)
@@ -189,7 +189,7 @@ def league(actor: User, *, since: date, until: date) -> list[LeaguePlace]:
 
 
 def _seen_in_league(actor: User) -> set[UUID] | None:
-    """Ids of projects and workspaces; None: all."""
+    """Returns ids of projects and workspaces; None: all."""
     if may_all(actor, Verb.SEE, ObjectKind.USAGE):
         return None
     projects: Iterable[UUID] = [] if actor.bound_to else ProjectAdmin.objects.filter(user=actor).values_list("project", flat=True)

@@ -292,7 +292,7 @@ class AlertRuleViewSet(mixins.ListModelMixin, ApiViewSet[AlertRule]):
 
 
 def of_whom(actor: User, reference: str | None) -> Slice | None:
-    """The workspace, or None for the platform. Raises NotFound and NotAllowed."""
+    """Returns the workspace, or None for the platform. Raises NotFound and NotAllowed."""
     if reference:
         return slice_for(actor, reference, verb=Verb.REQUEST)
     if not is_platform_admin(actor):

@@ -30,7 +30,7 @@ class OpenAlerts:
         self._nodes = {(subject.alert_id, subject.node_id) for subject in subjects if subject.node_id}
 
     def join(self, rule: AlertRule, of: Measured, *, is_of_box: bool, now: datetime) -> Alert:
-        """The alert of the same cause, or a new one."""
+        """Returns the alert of the same cause, or a new one."""
         slice_id, gpr_id = (of.slice_id, of.gpr_id) if is_of_box else (None, None)
         cluster_id = None if is_of_box else of.cluster_id
         mates = [one for one in self._of_rule[rule.pk] if (one.slice_id, one.gpr_id, one.cluster_id) == (slice_id, gpr_id, cluster_id)]
@@ -73,7 +73,7 @@ def settle(alert: Alert, subjects: Sequence[AlertSubject], now: datetime) -> Non
 
 
 def places_of(names: Sequence[str]) -> str:
-    """`node-1 GPU 0, node-1 GPU 1 and 38 others`."""
+    """Returns e.g. `node-1 GPU 0, node-1 GPU 1 and 38 others`."""
     ordered = sorted(names)
     named, more = ordered[:NAMED_MOST], len(ordered) - NAMED_MOST
     tail = f" and {number(more)} others" if more > 1 else " and 1 other" if more == 1 else ""

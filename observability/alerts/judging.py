@@ -1,4 +1,4 @@
-"""Moves the subjects of an alert on by their values. Pure: no query.
+"""Moves the subjects of an alert on by their values. It is pure: no query.
 
 Noise makes nothing flap: what is pending or fires ends only beyond `clear_level`, and fires only after `hold_s` on the bad side of it.
 """

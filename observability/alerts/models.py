@@ -122,7 +122,7 @@ class AlertState(models.TextChoices):
 
 @column_checks
 class Alert(models.Model):
-    """One cause: an alert has all subjects that one rule finds at about the same time in one cluster or box.
+    """It has one cause: an alert has all subjects that one rule finds at about the same time in one cluster or box.
 
     Without a workspace it is for administrators. An alert of a workspace is for its people, and knows nothing but their time and their
     GPUs.
@@ -287,7 +287,7 @@ class CounterIncrease(models.Model):
 
 @column_checks
 class SignalSample(models.Model):
-    """The course of a signal of a tenant, for trends and forecasts."""
+    """Keeps the course of a signal of a tenant, for trends and forecasts."""
 
     signal = models.CharField(max_length=40)
     subject_id = models.UUIDField()

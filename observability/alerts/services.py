@@ -191,7 +191,7 @@ def silence_end(*, silence: AlertSilence, actor: User, now: datetime) -> None:
 
 
 def silence_words(silence: AlertSilence) -> str:
-    """`alerts of the rule GPU is hot on node n-1`."""
+    """Returns e.g. `alerts of the rule GPU is hot on node n-1`."""
     if silence.alert is not None:
         return f"the alert {silence.alert.rule.name}: {silence.alert.places}"
     rule = f" of the rule {silence.rule.name}" if silence.rule is not None else ""

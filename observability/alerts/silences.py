@@ -14,7 +14,7 @@ from observability.alerts.models import Alert, AlertSilence, AlertState, AlertSu
 
 
 class Silences:
-    """The running silences of some alerts. Runs three queries, whatever the number of either."""
+    """Finds the running silences of some alerts. Runs three queries, whatever the number of either."""
 
     def __init__(self, alerts: Sequence[Alert], now: datetime) -> None:
         whose = Q(slice=None) | Q(slice__in={alert.slice_id for alert in alerts if alert.slice_id})

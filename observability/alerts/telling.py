@@ -26,7 +26,7 @@ TOLD_MOST: Final = 10  # alerts of one rule in that time, for administrators or 
 
 
 def tell(*, now: datetime) -> None:
-    """Some queries, whatever the number of alerts. The caller holds the lock of all alerts."""
+    """Runs some queries, whatever the number of alerts. The caller holds the lock of all alerts."""
     rows = Alert.objects.exclude(rule__tells=Tells.NOBODY).select_related("rule", "gpr", "slice", "cluster")
     new = list(rows.filter(state=AlertState.FIRING, told_at=None, fired_at__lte=now - GATHER).order_by("fired_at", "pk"))
     standing = [AlertState.FIRING, AlertState.ACKNOWLEDGED]
@@ -95,7 +95,7 @@ def _message(alert: Alert, what: str) -> str:
 
 
 def condition_words(rule: AlertRule) -> str:
-    """`Temperature is 83 °C or more for 2 min`."""
+    """Returns e.g. `Temperature is 83 °C or more for 2 min`."""
     signal = SIGNALS[rule.signal]
     level = f"{number(rule.level)} {signal.unit}".rstrip()
     window = duration_exact(rule.window_s)

@@ -62,7 +62,7 @@ def _with_timeout() -> Iterable[Gpr]:
 
 
 def _series_of(gpr_ids: Iterable[UUID]) -> Mapping[UUID, list[int | None]]:
-    """The courses of the GPUs in the present run of each box; None: the GPU has no reading at all."""
+    """Returns the courses of the GPUs in the present run of each box; None: the GPU has no reading at all."""
     held = ReservedGpu.objects.filter(reservation__gpr__in=list(gpr_ids), state=ReservationState.HELD)
     is_in_box = Q(reservation__run=F("reservation__gpr__run")) & (Q(reservation__replaces=None) | Q(reservation__joined_at__isnull=False))
     found: dict[UUID, list[int | None]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""PromQL for the courses of GPUs, by the table of exporters, and what its answers say. Pure.
+"""Writes PromQL for the courses of GPUs, by the table of exporters, and reads the answers. It is pure.
 
 One expression asks for one metric of all vendors: each source is a branch that a label names, and `read` takes of each GPU the best source
 that is there, as the agent does with a scrape.
@@ -58,7 +58,7 @@ class Expression:
 
 
 def expressions(gpus: Sequence[NamedGpu], *, step_s: int, matchers: str) -> list[Expression]:
-    """One for each metric with a course."""
+    """Returns one for each metric with a course."""
     found = []
     for metric in SERIES:
         branches = list(_branches(metric.name, metric.roll_up, gpus, step_s, matchers))

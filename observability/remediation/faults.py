@@ -1,4 +1,4 @@
-"""Finds faults of the hardware in the counts of a GPU, and the action against each. Pure.
+"""Finds faults of the hardware in the counts of a GPU, and the action against each. It is pure.
 
 Errors of applications (13, 31) and what the driver repairs by itself (63, 94) set no node aside.
 """

@@ -41,7 +41,7 @@ def case_for(actor: User, case_id: str | UUID) -> RemediationCase:
 
 @dataclass(frozen=True, slots=True)
 class RepairPreview:
-    """The effect of an approval."""
+    """Says what an approval would do."""
 
     steps: list[str]
     boxes: list[Reservation]  # which still hold the node

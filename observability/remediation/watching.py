@@ -119,7 +119,7 @@ def _returned(node_ids: Iterable[UUID]) -> dict[UUID, datetime]:
 
 
 def _base(history: Sequence[FaultCount], start: datetime) -> FaultCount | None:
-    """The last count before the time; else the first one after it."""
+    """Returns the last count before the time; else the first one after it."""
     before = [row for row in history if row.at <= start]
     return before[-1] if before else next(iter(history), None)
 

@@ -1,1 +1,1 @@
-"""Readings of GPUs: the newest of each, and their course over time."""
+"""Keeps readings of GPUs: the newest of each, and their course over time."""

@@ -58,7 +58,7 @@ def sees_all_readings(actor: User) -> bool:
 
 
 def gpus_with_readings(actor: User, *, now: datetime) -> QuerySet[Gpu]:
-    """GPUs of which the actor may know readings: `is_known`, `has_totals`, `is_fresh`, `heat` (-1: no fresh temperature), `held_by`.
+    """Returns GPUs whose readings the actor may know: `is_known`, `has_totals`, `is_fresh`, `heat` (-1: no fresh temperature), `held_by`.
 
     A member sees GPUs that his workspaces hold now, and no reading or count from before that.
     """
@@ -208,7 +208,7 @@ def _why_own(why: str, *, sees_all: bool) -> str:
 
 
 def levels_kept(since: datetime, now: datetime) -> list[type[Reading]]:
-    """The courses that reach back to this time, the finest first; the coarsest always."""
+    """Returns the courses that reach back to this time, the finest first; the coarsest always."""
     return [model for model in LEVELS if model is LEVELS[-1] or since >= now - model.KEPT]
 
 

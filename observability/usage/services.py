@@ -1,4 +1,4 @@
-"""Adds measured and used GPU time to usage rows: each minute of the course once, in one transaction with the progress."""
+"""Adds measured and used GPU time to usage rows, each minute of the course once, in one transaction with the progress."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Pods of workspaces, grouped into the workloads that people started."""
+"""Groups pods of workspaces into the workloads that people started."""

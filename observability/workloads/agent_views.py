@@ -1,4 +1,4 @@
-"""The agents' endpoint for pods. It has one thread for all agents, and refuses what it cannot store at once."""
+"""Serves the agents' endpoint for pods. It has one thread for all agents, and refuses what it cannot store at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a workload's framework, division of work, and model from its pods. Pure."""
+"""Reads a workload's framework, division of work, and model from its pods. It is pure."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class WorkloadState(models.TextChoices):
 
 @column_checks
 class Workload(models.Model):
-    """The owner of pods: a Job, a Deployment, a PyTorchJob and so on, or a pod alone.
+    """It is the owner of pods: a Job, a Deployment, a PyTorchJob and so on, or a pod alone.
 
     Everybody may write any owner into a pod, so an owner counts within its namespace and workspace alone.
     """

@@ -1,4 +1,4 @@
-"""Computes the course of a workload's GPUs over time, and its phases. Pure but for `course_of`."""
+"""Computes the course of a workload's GPUs over time, and its phases. It is pure but for `course_of`."""
 
 from __future__ import annotations
 

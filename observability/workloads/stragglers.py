@@ -1,4 +1,4 @@
-"""Finds GPUs of a workload that do less than their peers. Pure."""
+"""Finds GPUs of a workload that do less than their peers. It is pure."""
 
 from __future__ import annotations
 

@@ -282,7 +282,7 @@ class _RelocationSearch:
         return [first_s, *ends_s[:: -(-len(ends_s) // (MOMENTS_MOST - 1)) or 1]]
 
     def _emptying(self, pool: int, at_s: int) -> _Chosen:
-        """The boxes on the cheapest nodes of the pool; empty if too few nodes. All candidates must end early on the board now."""
+        """Returns the boxes on the cheapest nodes of the pool, or none if too few nodes. All candidates must end early on the board now."""
         board, on_node = self._board, self._on_nodes(at_s)
         members = members_of(board.capacity, pool)
         able = [int(node) for node in members if board.has_room(_one(node), self._demand, at_s)]

@@ -265,7 +265,7 @@ class EvictionPlanner:
     def _search_few(
         self, demand: Demand, candidates: list[_EvictableBox], good: list[_EvictableBox], since_s: int, until_s: int
     ) -> list[_EvictableBox]:
-        """Source: branch and bound (Land and Doig, 1960)."""
+        """Searches by branch and bound. Source: Land and Doig, 1960."""
         highest, lost_gpu_s, _ = _harm(good)
         few = [each for each in candidates if each.box.priority <= highest and each.lost_gpu_s <= lost_gpu_s]
         if len(few) > EXACT_MOST:

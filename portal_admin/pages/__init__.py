@@ -1,1 +1,1 @@
-"""Context objects of templates. Rendering runs no query."""
+"""Builds context objects of templates. Rendering runs no query."""

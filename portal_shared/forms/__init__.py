@@ -1,1 +1,1 @@
-"""Forms: fields with the API's rules, confirmation of actions, and refusals in the pages' words."""
+"""Forms have fields with the API's rules, confirmation of actions, and refusals in the pages' words."""

@@ -1,4 +1,4 @@
-"""Forms of alerts, rules and silences. The services hold the rules."""
+"""Has the forms of alerts, rules and silences. The services hold the rules."""
 
 from __future__ import annotations
 

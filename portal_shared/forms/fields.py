@@ -43,7 +43,7 @@ class PlainTextField(forms.CharField):
 
 
 class CheckboxesField(forms.MultipleChoiceField):
-    """Checkboxes; see templates/components/forms/checks.html."""
+    """Shows checkboxes; see templates/components/forms/checks.html."""
 
     def __init__(self, *, required: bool = False, **kwargs: Any) -> None:
         super().__init__(required=required, widget=forms.CheckboxSelectMultiple, **kwargs)
@@ -84,7 +84,7 @@ class IdleField(SpanField):
 
 
 class _Unseen(forms.Field):
-    """A hidden field: an invalid value counts as missing."""
+    """It is a hidden field: an invalid value counts as missing."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(required=False, widget=forms.HiddenInput, **kwargs)

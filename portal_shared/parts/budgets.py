@@ -5,7 +5,7 @@ from gpr.budgets.selectors import BudgetUse
 
 
 def meter_of(use: BudgetUse) -> Meter:
-    """Used, committed and allowed GPU-hours."""
+    """Shows used, committed and allowed GPU-hours."""
     used, taken = round(use.used_hours), round(use.used_hours + use.committed_hours)
     return Meter(
         used,

@@ -106,7 +106,7 @@ class RackLine:
 
 @dataclass(frozen=True, slots=True)
 class LegendEntry:
-    """One entry of a legend: the class that colors it, and its words."""
+    """It is an entry of a legend: the class that colors it, and its words."""
 
     css: str
     text: str

@@ -48,7 +48,7 @@ def waiting_since(gpr: Gpr) -> datetime:
 
 
 def ask_of(gpr: Gpr) -> str:
-    """E.g. `4 × 8 H100-80GB`."""
+    """Returns e.g. `4 × 8 H100-80GB`."""
     return words.ask(gpr.nodes, gpr.gpus_per_node, gpr.shape or f"with {gpr.min_gpu_memory_gib} GiB or more")
 
 

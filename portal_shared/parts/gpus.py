@@ -1,4 +1,4 @@
-"""The table of GPUs, for both portals: what a reader may know is the selectors' matter."""
+"""Shows the table of GPUs in both portals: what a reader may know is the selectors' matter."""
 
 from __future__ import annotations
 

@@ -60,13 +60,13 @@ def _row(result: CheckResult, *, where: str) -> MeasureRow:
 
 
 def _range(values: Sequence[float]) -> str:
-    """E.g. `31 to 43`."""
+    """Returns e.g. `31 to 43`."""
     least, most = min(values), max(values)
     return amount(least) if least == most else f"{amount(least)} to {amount(most)}"
 
 
 def _listed(values: Sequence[float]) -> str:
-    """E.g. `31, 43, 35`; equal values once."""
+    """Returns e.g. `31, 43, 35`; equal values once."""
     return amount(values[0]) if len(set(values)) == 1 else ", ".join(map(amount, values))
 
 

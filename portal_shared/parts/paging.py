@@ -39,7 +39,7 @@ def page_of(request: PageRequest, rows: QuerySet[Row, Row], *, ordering: tuple[s
 
 
 def state_of(request: PageRequest, known: Collection[str]) -> str:
-    """`?state=`, or empty. Raises InvalidInput."""
+    """Returns `?state=`, or nothing. Raises InvalidInput."""
     state = request.GET.get("state", "")
     if state and state not in known:
         there = ", ".join(filter(None, known))

@@ -169,7 +169,7 @@ def days_asked(request: PageRequest) -> int:
 
 
 def percent(share: float | None) -> str:
-    """E.g. `98.7 %`. Less than all is never rounded to 100 %."""
+    """Returns e.g. `98.7 %`. Less than all is never rounded to 100 %."""
     if share is None:
         return NOT_YET
     return f"{words.number(99.9 if 0.999 < share < 1 else round(100 * share, 1))} %"
@@ -280,7 +280,7 @@ def _length(one: ClassScore) -> str:
 
 
 def _margin(settled: SettledPromise) -> str:
-    """E.g. `45 min late`, `4 min early`, `on time`."""
+    """Returns e.g. `45 min late`, `4 min early`, `on time`."""
     if abs(settled.margin_s) < words.MINUTE_S:
         return "on time"
     return f"{words.duration(abs(settled.margin_s))} {'early' if settled.margin_s > 0 else 'late'}"
@@ -293,7 +293,7 @@ def _span(span_s: float | None) -> str:
 
 
 def _day(at: datetime) -> str:
-    """E.g. `24 Nov`. Days are counted in UTC."""
+    """Returns e.g. `24 Nov`. Days are counted in UTC."""
     local = at.astimezone(UTC)
     return f"{local.day} {local:%b}"
 

@@ -1,4 +1,4 @@
-"""The monthly showback of both portals: whose GPUs were held and used, and what that costs."""
+"""Shows the monthly showback of both portals: whose GPUs were held and used, and what that costs."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def _month_url(url: str, asked: UsageQuery, day: date) -> str:
 
 
 def _points(days: Sequence[tuple[date, Usage]]) -> Iterator[DayPoint]:
-    """Each day from the first on: one without boxes has no hours, and the line must not pass over it."""
+    """Returns each day from the first on: one without boxes has no hours, and the line must not pass over it."""
     known = dict(days)
     for number in range((days[-1][0] - days[0][0]).days + 1 if days else 0):
         day = days[0][0] + timedelta(days=number)
@@ -300,7 +300,7 @@ def render_usage(request: PageRequest, portal: Portal) -> HttpResponse:
 
 
 def usage_csv(request: PageRequest) -> StreamedText:
-    """A row for each day and thing."""
+    """Writes a row for each day and thing."""
     asked = UsageQuery.of(request)
     pieces = _csv_pieces(asked.rows(request), asked.by)
     return StreamedText(pieces, content_type="text/csv; charset=utf-8", filename=f"usage-{asked.month:%Y-%m}-{asked.by}.csv")

@@ -51,7 +51,7 @@ class WorkspaceRequestRow:
 
 
 def _asks(row: WorkspaceRequest) -> str:
-    """E.g. "aurora; 2 namespaces; 3 people; 16 H100-80GB"."""
+    """Returns e.g. "aurora; 2 namespaces; 3 people; 16 H100-80GB"."""
     parts = [", ".join(row.clusters)] if row.clusters else []
     parts += [words.plural(len(row.namespaces), "namespace")] if row.namespaces else []
     parts += [words.plural(len(row.people), "member")] if row.people else []

@@ -113,7 +113,7 @@ def ago(context: template.Context, at: datetime | None, missing: str = "none") -
 
 @register.simple_tag(takes_context=True)
 def when_and_ago(context: template.Context, at: datetime | None, missing: str = "none") -> SafeString:
-    """`in 1 h 12 min (14:20)`."""
+    """Returns e.g. `in 1 h 12 min (14:20)`."""
     if at is None:
         return format_html('<span class="muted">{}</span>', missing)
     return format_html("{} <small>({})</small>", ago(context, at), when(context, at))
@@ -121,13 +121,13 @@ def when_and_ago(context: template.Context, at: datetime | None, missing: str = 
 
 @register.simple_tag(takes_context=True)
 def left(context: template.Context, at: datetime) -> SafeString:
-    """`3 h 13 min left`."""
+    """Returns e.g. `3 h 13 min left`."""
     return _time(at, words.left(at, now=_now(context)), tick="left")
 
 
 @register.simple_tag(takes_context=True)
 def starts(context: template.Context, at: datetime) -> SafeString:
-    """`Starts in 12 min`."""
+    """Returns e.g. `Starts in 12 min`."""
     return _time(at, words.starts(at, now=_now(context)), tick="starts")
 
 
@@ -155,7 +155,7 @@ def widget(field: BoundField, css: str = "", **attrs: Any) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def zone_and_day(context: template.Context) -> str:
-    """`CET, Thu 19 Nov`."""
+    """Returns e.g. `CET, Thu 19 Nov`."""
     now, zone = _now(context), timezone.get_current_timezone()
     local = now.astimezone(zone)
     return f"{words.zone_name(now, zone=zone)}, {local:%a} {local.day} {local:%b}"

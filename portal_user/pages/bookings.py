@@ -191,7 +191,7 @@ def _series_rows(request: PageRequest, slice_: Slice, *, is_editor: bool) -> Ite
 
 
 def _rule(series: BookingSeries) -> str:
-    """E.g. `Every week, Fri 18:00, Europe/Berlin`."""
+    """Returns e.g. `Every week, Fri 18:00, Europe/Berlin`."""
     zone = recurrence_of(series).zone
     local = series.first_start_at.astimezone(zone)
     day = f"{local:%a} " if series.rule == "weekly" else ""

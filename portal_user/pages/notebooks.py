@@ -75,7 +75,7 @@ class NotebooksPage:
 
 @dataclass(frozen=True, slots=True)
 class OpenPage:
-    """The way to open a notebook: a link if its cluster has an ingress, else a command. `access` None: not asked for yet."""
+    """Shows the way to open a notebook: a link if its cluster has an ingress, else a command. `access` None: not asked for yet."""
 
     shell: Shell
     name: str

@@ -98,7 +98,7 @@ def extend_question(gpr: Gpr, request: PageRequest) -> dict[str, object]:
 
 
 def extension_ways(request: PageRequest, gpr: Gpr, error: EgsError) -> tuple[QuestionLink, ...]:
-    """Alternatives after a refusal: the latest possible end, and a new request."""
+    """Returns alternatives after a refusal: the latest possible end, and a new request."""
     again = QuestionLink("File another request", f"{reverse('gpr-create', args=[gpr.slice.name])}?from={gpr.pk}")
     max_ends_at: datetime | None = error.extra.get("max_ends_at")
     if max_ends_at is None or max_ends_at == gpr.ends_at:

@@ -29,7 +29,7 @@ TOPICS = ("gpr",)
 @require_GET
 @signed_in
 def approvals(request: PageRequest) -> HttpResponse:
-    """`?part=list`: the fragment."""
+    """`?part=list` asks for the fragment."""
     page = ApprovalsPage.build(request)
     template = "user/approvals/list.html" if request.GET.get("part") == "list" else "user/approvals/page.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})

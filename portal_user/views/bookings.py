@@ -32,7 +32,7 @@ TOPICS = ("gpr", "plan")
 @require_GET
 @signed_in
 def bookings(request: PageRequest, slice: str) -> HttpResponse:
-    """`?part=list`: the fragment."""
+    """`?part=list` asks for the fragment."""
     page = BookingsPage.build(request, slice_for(request.user, slice))
     template = "user/bookings/list.html" if request.GET.get("part") == "list" else "user/bookings/page.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})

@@ -46,7 +46,7 @@ TOPICS = ("notices",)
 @require_http_methods(["GET", "POST"])
 @signed_in
 def settings(request: PageRequest) -> HttpResponse:
-    """`?part=channels`: the fragment."""
+    """`?part=channels` asks for the fragment."""
     form = settings_form(request, sent(request))
     if form.is_bound and form.is_valid():
         try:
@@ -66,7 +66,7 @@ def settings(request: PageRequest) -> HttpResponse:
 @require_GET
 @signed_in
 def of_workspace(request: PageRequest, slice: str) -> HttpResponse:
-    """`?part=channels`: the fragment."""
+    """`?part=channels` asks for the fragment."""
     page = WorkspaceChannelsPage.build(request, slice_for(request.user, slice, verb=Verb.MANAGE))
     if request.GET.get("part") == "channels":
         return render(request, "user/channels/list.html", {"channels": page.channels, "now": request.now})

@@ -96,7 +96,7 @@ def edit(request: PageRequest, pk: UUID) -> HttpResponse:
 @require_POST
 @signed_in
 def offers(request: PageRequest, slice: str, kind: type[GprForm] = GprForm) -> HttpResponse:
-    """The fragment. `?edit=`: the GPR to be changed."""
+    """Answers the fragment. `?edit=`: the GPR to be changed."""
     slice_ = slice_for(request.user, slice, verb=Verb.REQUEST)
     edited = gpr_for(request.user, request.GET["edit"], verb=Verb.CHANGE) if "edit" in request.GET else None
     if edited is not None and edited.slice_id != slice_.pk:

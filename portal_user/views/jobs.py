@@ -26,7 +26,7 @@ from slices.selectors import slice_for
 @require_GET
 @signed_in
 def jobs(request: PageRequest, slice: str) -> HttpResponse:
-    """`?part=list`: the fragment."""
+    """`?part=list` asks for the fragment."""
     page = JobsPage.build(request, slice_for(request.user, slice))
     template = "user/jobs/list.html" if request.GET.get("part") == "list" else "user/jobs/page.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})
@@ -44,7 +44,7 @@ def job(request: PageRequest, pk: UUID) -> HttpResponse:
 @require_GET
 @signed_in
 def notebooks(request: PageRequest, slice: str) -> HttpResponse:
-    """`?part=list`: the fragment."""
+    """`?part=list` asks for the fragment."""
     page = NotebooksPage.build(request, slice_for(request.user, slice))
     template = "user/notebooks/list.html" if request.GET.get("part") == "list" else "user/notebooks/page.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})

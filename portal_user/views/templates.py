@@ -1,4 +1,4 @@
-"""Templates of a workspace."""
+"""Serves the pages of templates of a workspace."""
 
 from __future__ import annotations
 

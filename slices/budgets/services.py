@@ -72,7 +72,7 @@ def budget_delete(*, budget: Budget, actor: User | None, now: datetime, why: str
 
 
 def terms(budget: Budget) -> str:
-    """E.g. `1,000 GPU-hours in each week, beyond it approval`."""
+    """Returns e.g. `1,000 GPU-hours in each week, beyond it approval`."""
     return f"{number(budget.gpu_hours)} GPU-hours {period_words(budget)}, beyond it {AtLimit(budget.at_limit).label.lower()}"
 
 

@@ -63,7 +63,7 @@ def is_approver(actor: User, *, now: datetime) -> bool:
 
 
 def approvers_of(project_ids: Iterable[UUID], now: datetime) -> dict[UUID, set[UUID]]:
-    """The people who decide on requests of each project: administrators, and their deputies. Runs three queries."""
+    """Returns the people who decide on requests of each project: administrators, and their deputies. Runs three queries."""
     ids = set(project_ids)
     everywhere = set(User.objects.filter(role=PlatformRole.ADMIN, is_active=True).values_list("pk", flat=True))
     found = {project_id: set(everywhere) for project_id in ids}

@@ -51,7 +51,7 @@ def may_name_deputies(actor: User) -> bool:
 
 
 def people_to_name(approver: User) -> QuerySet[User]:
-    """Everybody for an administrator of the platform; for one of a project those who work there."""
+    """Returns everybody for an administrator of the platform; for one of a project those who work there."""
     rows = User.objects.filter(is_active=True, is_service=False).exclude(pk=approver.pk).exclude(role=PlatformRole.AUDITOR).order_by("name")
     if is_platform_admin(approver):
         return rows

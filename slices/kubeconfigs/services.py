@@ -201,7 +201,7 @@ def kubeconfigs_close(ids: Sequence[UUID], *, now: datetime) -> None:
 
 
 def kubeconfig_text(*, cluster: str, user: str, server: str, ca: str, token: str, namespaces: Sequence[str]) -> str:
-    """YAML for kubectl; the first namespace is the current context."""
+    """Returns YAML for kubectl; the first namespace is the current context."""
     reach = {"server": server, **({"certificate-authority-data": base64.b64encode(ca.encode()).decode()} if ca else {})}
     contexts = [
         {"name": f"{user}/{namespace}", "context": {"cluster": cluster, "user": user, "namespace": namespace}} for namespace in namespaces

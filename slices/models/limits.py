@@ -68,7 +68,7 @@ class AtLimit(models.TextChoices):
 
 @column_checks
 class Budget(TenantOwned, models.Model):
-    """GPU-hours for each period. See docs/how-to/quotas.md."""
+    """Limits GPU-hours for each period. See docs/how-to/quotas.md."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     project = models.ForeignKey(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="budgets")

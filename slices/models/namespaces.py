@@ -23,7 +23,7 @@ class BoundNamespaces(models.Manager["Namespace"]):
 
 @column_checks
 class Namespace(models.Model):
-    """A Kubernetes namespace of one slice. The agent reports `state`, `detail` and `waiting`.
+    """It is a Kubernetes namespace of one slice. The agent reports `state`, `detail` and `waiting`.
 
     A PENDING one grants nothing and does not reserve its name, so `objects` excludes it.
     """

@@ -105,7 +105,7 @@ class Deputy(models.Model):
 
     @property
     def owner_id(self) -> Any:
-        """The id of the person who named the deputy; accounts.policy reads this name."""
+        """Returns the id of the person who named the deputy; accounts.policy reads this name."""
         return self.approver_id
 
 

@@ -46,5 +46,5 @@ class WorkspaceRequest(models.Model):
 
     @property
     def owner_id(self) -> Any:
-        """The id of the person who filed it; accounts.policy reads this name."""
+        """Returns the id of the person who filed it; accounts.policy reads this name."""
         return self.requester_id

@@ -18,7 +18,7 @@ def patterns_of(workspace: str) -> list[str]:
 
 
 def coverage(name: str, patterns: Iterable[str]) -> int:
-    """The length of the closest matching pattern; an exact name ranks above a prefix. -1: none matches."""
+    """Returns the length of the closest matching pattern, and -1 if none matches. An exact name ranks above a prefix."""
     closeness = (len(each) - 1 if each.endswith("*") else len(each) + 1 for each in patterns if _matches(name, each))
     return max(closeness, default=-1)
 

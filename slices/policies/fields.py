@@ -1,4 +1,4 @@
-"""The terms of a policy as input."""
+"""Reads the terms of a policy as input."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ class PolicyTerms(StrictSerializer):
 
 
 def split_terms(data: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The terms, and the other fields."""
+    """Returns the terms, and the other fields."""
     return {name: data[name] for name in data if name in TERMS}, {name: data[name] for name in data if name not in TERMS}

@@ -81,7 +81,7 @@ def quotas_keep(project_ids: Collection[UUID]) -> None:
 
 
 def terms(quota: Quota) -> str:
-    """E.g. `16 GPUs guaranteed, 24 at most`."""
+    """Returns e.g. `16 GPUs guaranteed, 24 at most`."""
     most = "no limit" if quota.most_gpus is None else f"{number(quota.most_gpus)} at most"
     return f"{plural(quota.guaranteed_gpus, 'GPU')} guaranteed, {most}"
 

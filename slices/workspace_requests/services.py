@@ -26,7 +26,7 @@ OPEN_MAX = 20  # of one person
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspaceTerms:
-    """Names as people write them. `people`: name -> role; `quota`: shape -> guaranteed GPUs."""
+    """Holds names as people write them. `people`: name -> role; `quota`: shape -> guaranteed GPUs."""
 
     name: str
     project: str

@@ -1,4 +1,4 @@
-"""`simulate`: replay a job list through the real planner on a simulated clock.
+"""`simulate` replays a job list through the real planner on a simulated clock.
 
 Lives here: options, and errors as a person reads them. The replay itself is simulation/replay.py.
 """

@@ -92,7 +92,7 @@ class GpuPlace:
 
 
 def with_boxes(rows: QuerySet[Any, Any], path: str = "") -> QuerySet[Any, Any]:
-    """GPUs that are there, each with the box that holds it, as `box`. `path` leads to the GPU."""
+    """Returns GPUs that are there, each with the box that holds it, as `box`. `path` leads to the GPU."""
     there = rows.filter(**{f"{path}gone_at": None, f"{path}node__gone_at": None}).order_by()
     held = Q(**{f"{path}reserved__state": ReservationState.HELD})
     found: QuerySet[Any, Any] = there.annotate(box=FilteredRelation(f"{path}reserved", condition=held))

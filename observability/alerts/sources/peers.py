@@ -17,7 +17,7 @@ from protocol.gpus.telemetry import STALE_S
 
 
 def behind_peers(rules: Sequence[AlertRule], now: datetime) -> Found:
-    """Four queries."""
+    """Runs four queries."""
     since, open_ids = _behind(now), set(open_subjects(rules))
     wanted = since.keys() | open_ids
     if not wanted:

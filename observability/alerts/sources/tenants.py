@@ -53,7 +53,7 @@ def tenants(rules: Sequence[AlertRule], now: datetime) -> Found:
 
 
 def tenant_levels(signals: Collection[str], now: datetime) -> dict[str, list[Measured]]:
-    """Some eight queries for all of them."""
+    """Runs some eight queries for all of them."""
     levels = {}
     if QUOTA in signals:
         levels[QUOTA] = [

@@ -105,7 +105,7 @@ def value_of(rule: AlertRule, means: Means) -> float | None:
 
 
 def tenant_trends(rules: Sequence[AlertRule], now: datetime) -> Found:
-    """Quotas and budgets. It also writes their course."""
+    """Judges quotas and budgets. It also writes their course."""
     levels = tenant_levels({rule.signal for rule in rules}, now)
     _sample(levels, now)
     found: dict[UUID, list[Measured]] = {}

@@ -1,4 +1,4 @@
-"""Previews of decisions: whose start would change."""
+"""Previews decisions: whose start would change."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo
 
 @dataclass(frozen=True, slots=True)
 class ScheduleWindow:
-    """The parameters in the URL and their axis. `is_set`: the URL says when it begins; else it is around now."""
+    """Reads the parameters in the URL and their axis. `is_set`: the URL says when it begins; else it is around now."""
 
     axis: Axis
     span: str
@@ -105,7 +105,7 @@ class FreeCurve:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPart:
-    """Some nodes of a cluster. If `drawing` is None, the page fetches it from `url` when it scrolls into view."""
+    """Shows some nodes of a cluster. If `drawing` is None, the page fetches it from `url` when it scrolls into view."""
 
     id: str
     name: str

@@ -1,4 +1,4 @@
-"""Layout of a cluster's part of the schedule. Pure: from boxes on nodes to rows and steps.
+"""Lays a cluster's part of the schedule out, from boxes on nodes to rows and steps. It is pure.
 
 A node is one row high, or has a lane per box if boxes share it at the same time. Boxes of one GPR on adjacent nodes are drawn as one.
 """
@@ -22,7 +22,7 @@ NUMBER_PERCENT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A box on one node. `key` is the same on all nodes of a GPR's run."""
+    """It is a box on one node. `key` is the same on all nodes of a GPR's run."""
 
     key: str
     box: NodeBox

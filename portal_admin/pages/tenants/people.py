@@ -1,4 +1,4 @@
-"""People with their roles on the platform."""
+"""Shows people with their roles on the platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies of the platform, of projects and of workspaces."""
+"""Shows policies of the platform, of projects and of workspaces."""
 
 from __future__ import annotations
 

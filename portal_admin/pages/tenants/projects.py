@@ -1,4 +1,4 @@
-"""Projects and their workspaces: who runs them, when they end, and what archiving or removing one would end."""
+"""Shows projects and their workspaces: who runs them, when they end, and what archiving or removing one would end."""
 
 from __future__ import annotations
 

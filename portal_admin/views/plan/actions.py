@@ -89,7 +89,7 @@ _WORDS = {
 
 
 def _chosen(form: forms.Form, name: str) -> Any:
-    """The value for the preview; None if it is missing or invalid."""
+    """Returns the value for the preview; None if it is missing or invalid."""
     if not name:
         return None
     if not form.is_bound:

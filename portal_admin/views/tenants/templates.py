@@ -1,4 +1,4 @@
-"""Templates of the platform."""
+"""Serves the pages of templates of the platform."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ NONE: Final = {
 
 
 def value_words(rule: AlertRule, value: float | None) -> str:
-    """`89 °C`, or none."""
+    """Returns e.g. `89 °C`, or none."""
     unit = SIGNALS[rule.signal].unit
     if value is None:
         return "none"

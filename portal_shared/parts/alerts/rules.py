@@ -1,4 +1,4 @@
-"""The rules of alerts."""
+"""Shows the rules of alerts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Pages of request templates: of workspaces in the users' portal, of the platform in the administrators'."""
+"""Shows request templates: those of workspaces in the users' portal, of the platform in the administrators'."""

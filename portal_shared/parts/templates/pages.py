@@ -71,7 +71,7 @@ SWITCHES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where templates stand: in a workspace, or, with `slice` None, on the platform."""
+    """Says where templates stand: in a workspace, or, with `slice` None, on the platform."""
 
     slice: Slice | None
     shell_of: Callable[[PageRequest], Shell]

@@ -17,7 +17,7 @@ TOPICS = ("gpr",)
 
 
 def render_templates(request: PageRequest, home: Home) -> HttpResponse:
-    """`?part=list`: the fragment."""
+    """`?part=list` asks for the fragment."""
     page = TemplatesPage.build(request, home)
     template = "components/templates/list.html" if request.GET.get("part") == "list" else "components/templates/page.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})

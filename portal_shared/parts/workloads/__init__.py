@@ -1,1 +1,1 @@
-"""Workloads, one workload, and pods, for both portals: what a reader may know is the selectors' matter."""
+"""Shows workloads, one workload, and pods in both portals: what a reader may know is the selectors' matter."""

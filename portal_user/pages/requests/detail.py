@@ -241,7 +241,7 @@ def _nodes(gpr: Gpr, *, with_gpus: bool) -> list[Reservation]:
 
 
 def _results(gpr: Gpr) -> list[StepResult]:
-    """Oldest first. If there are too many, the newest attempts of each step and node."""
+    """Returns the oldest first. If there are too many, the newest attempts of each step and node."""
     nth = Window(RowNumber(), partition_by=["reservation", "step"], order_by=["-started_at", "-pk"])
     rows = StepResult.objects.filter(reservation__gpr=gpr, reservation__run=gpr.run).annotate(nth=nth)
     newest = rows.order_by("nth", "-started_at", "-pk").prefetch_related("results")[:STEPS_READ]
@@ -333,7 +333,7 @@ def _alone(gpr: Gpr, request: PageRequest, told: VisibleExplanation | None) -> O
 
 
 def _size(told: VisibleBlocker) -> str:
-    """E.g. `holds 2 nodes`, `waits for 2 × 4 GPUs`."""
+    """Returns e.g. `holds 2 nodes`, `waits for 2 × 4 GPUs`."""
     if not told.nodes:
         return ""
     size = words.ask(told.nodes, told.gpus_per_node) + (" GPUs" if told.gpus_per_node else "")

@@ -98,7 +98,7 @@ def _manifest(form: JobFieldsForm, gpr: Gpr, namespaces: Sequence[Namespace], gp
 
 
 def _command(form: JobFieldsForm, box: Sequence[Sequence[str]]) -> str:
-    """The options of a box first; then what runs."""
+    """Writes the options of a box first, then what runs."""
     what, parts = form.what(), list(box)
     if what.kind == WorkloadKind.MANIFEST:
         parts.append(["--file", "job.yaml"])

@@ -29,7 +29,7 @@ def events_for(gprs: Iterable[Gpr]) -> dict[UUID, Event]:
 
 
 def lateness(gpr: Gpr, event: Event | None) -> str:
-    """E.g. `12 min late: a request before it gave its nodes back late.`"""
+    """Returns e.g. `12 min late: a request before it gave its nodes back late.`"""
     late = words.late(late_s(gpr)).removeprefix("+")
     if not late:
         return ""

@@ -109,7 +109,7 @@ class ProgramRow:
 
 @dataclass(frozen=True, slots=True)
 class ProgramPage:
-    """One service account with its tokens."""
+    """Shows one service account with its tokens."""
 
     shell: Shell
     mark: WorkspaceMark

@@ -27,7 +27,7 @@ TOPICS = ("gpr",)
 @require_GET
 @signed_in
 def access(request: PageRequest, slice: str) -> HttpResponse:
-    """`?part=list`: the fragment."""
+    """`?part=list` asks for the fragment."""
     page = AccessPage.build(request, slice_for(request.user, slice))
     template = "user/access/list.html" if request.GET.get("part") == "list" else "user/access/page.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})

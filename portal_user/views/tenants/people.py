@@ -31,7 +31,7 @@ Do = Callable[..., str]
 @require_GET
 @signed_in
 def people(request: PageRequest, slice: str) -> HttpResponse:
-    """`?part=list`: the fragment."""
+    """`?part=list` asks for the fragment."""
     page = WorkspacePeoplePage.build(request, slice_for(request.user, slice))
     template = "user/people/list.html" if request.GET.get("part") == "list" else "user/people/page.html"
     return render(request, template, {"page": page, "shell": page.shell, "now": request.now})

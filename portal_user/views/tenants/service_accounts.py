@@ -32,7 +32,7 @@ from slices.service_accounts.services import (
 @require_GET
 @signed_in
 def service_account(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
-    """`?part=list`: the fragment."""
+    """`?part=list` asks for the fragment."""
     return _show(request, *_managed(request, slice, pk))
 
 

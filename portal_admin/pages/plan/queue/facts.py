@@ -69,7 +69,7 @@ class ShapeCount:
 
 @dataclass(frozen=True, slots=True)
 class PromiseScore:
-    """Counts of the last 24 hours. `kept`: started by the first promise. `moved`: GPRs whose promise moved."""
+    """Holds counts of the last 24 hours. `kept`: started by the first promise. `moved`: GPRs whose promise moved."""
 
     started: int
     kept: int
