@@ -101,7 +101,7 @@ def agreed(question: str, *, is_yes: bool, needs_yes: bool = False) -> bool:
         if needs_yes:
             raise Refused("There is no terminal to ask at, so add --yes to do this, or --dry-run to see its effects.")
         return True
-    say(f"{question} [y/N] ")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 

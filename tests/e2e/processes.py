@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import httpx
+import pytest
 
 from tests.e2e.balancer import Balancer
 from tests.migrated import copy_to_file
@@ -43,6 +45,17 @@ def free_port() -> int:
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+
+
+def program(name: str, *, package: str = "") -> str:
+    """Returns its path, and installs it where that is allowed."""
+    if shutil.which(name) is None:
+        done = subprocess.run(["deploy/services", "program", package or name], cwd=ROOT, check=False, capture_output=True, text=True)
+        if done.returncode == 3:
+            pytest.skip(done.stderr)
+    found = shutil.which(name)
+    assert found is not None
+    return found
 
 
 def wait_for(what: str, look: Callable[[], T | Literal[False] | None], *, within_s: float) -> T:

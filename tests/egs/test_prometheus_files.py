@@ -24,7 +24,8 @@ from egs.asgi import application
 from egs.metrics import scrape
 from gpr.models import AllocatorRecord, PromiseMove
 from tests import factories
-from tests.observability.telemetry.prometheus import OwnPrometheus, program
+from tests.e2e.processes import program
+from tests.observability.telemetry.prometheus import OwnPrometheus
 from tests.observability.telemetry.saying import gpus_of, reading, store
 
 FOLDER = Path(settings.BASE_DIR) / "deploy" / "prometheus"
@@ -59,7 +60,9 @@ def test_prometheus_takes_the_rules_and_each_fires_in_trouble_alone(tmp_path: Pa
     shutil.copy(RULES, tmp_path)
     shutil.copy(Path(__file__).with_name("prometheus_rules.yaml"), tmp_path)
     for arguments in (["check", "rules", "--lint-fatal", "rules.yaml"], ["test", "rules", "prometheus_rules.yaml"]):
-        done = subprocess.run([program("promtool"), *arguments], cwd=tmp_path, check=False, capture_output=True, text=True)
+        done = subprocess.run(
+            [program("promtool", package="prometheus"), *arguments], cwd=tmp_path, check=False, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
 

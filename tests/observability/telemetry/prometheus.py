@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
@@ -11,25 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 import yaml
-from django.conf import settings
 
-from tests.e2e.processes import free_port
+from tests.e2e.processes import free_port, program
 
 EVERY = "1s"
 READY_S = 30.0
-
-
-def program(name: str) -> str:
-    """Returns the path of `prometheus` or `promtool`, and installs it where that is allowed."""
-    if shutil.which(name) is None:
-        done = subprocess.run(["deploy/services", "prometheus"], cwd=settings.BASE_DIR, check=False, capture_output=True, text=True)
-        if done.returncode == 3:
-            pytest.skip(done.stderr)
-    found = shutil.which(name)
-    assert found is not None
-    return found
 
 
 class OwnPrometheus:
