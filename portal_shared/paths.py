@@ -12,13 +12,14 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from portal_shared.access import PageRequest, needs_write
 from portal_shared.parts.alerts import views as alerts
+from portal_shared.parts.alerts.listing import alerts_csv
 from portal_shared.parts.fleet_map import render_map
 from portal_shared.parts.gpu_courses import render_comparison, render_gpu
-from portal_shared.parts.gpus import render_table
+from portal_shared.parts.gpus import gpus_csv, render_table
 from portal_shared.parts.portals import Portal
 from portal_shared.parts.usage import render_usage, usage_csv
 from portal_shared.parts.workloads.detail import render_workload
-from portal_shared.parts.workloads.listing import render_workloads
+from portal_shared.parts.workloads.listing import render_workloads, workloads_csv
 from portal_shared.parts.workloads.pods import render_pods
 
 SharedView = Callable[..., HttpResponseBase]
@@ -43,15 +44,18 @@ def shared_paths(portal: Portal) -> list[URLPattern]:
 
     return [
         page("gpus/", render_table, "gpus"),
+        page("gpus/gpus.csv", gpus_csv, "gpus-csv"),
         page("gpus/compare/", render_comparison, "gpu-compare"),
         page("gpus/map/", render_map, "gpu-map"),
         page("gpus/<uuid:pk>/", render_gpu, "gpu"),
         page("workloads/", render_workloads, "workloads"),
+        page("workloads/workloads.csv", workloads_csv, "workloads-csv"),
         page("workloads/<uuid:pk>/", render_workload, "workload"),
         page("pods/", render_pods, "pods"),
         page("usage/", render_usage, "usage"),
-        path("usage/usage.csv", require_GET(portal.guard(usage_csv)), name=f"{portal.prefix}usage-csv"),
+        page("usage/usage.csv", usage_csv, "usage-csv"),
         page("alerts/", alerts.render_alerts, "alerts"),
+        page("alerts/alerts.csv", alerts_csv, "alerts-csv"),
         page("alerts/<uuid:pk>/", alerts.render_alert, "alert"),
         question("alerts/<uuid:pk>/acknowledge/", alerts.acknowledge, "alert-acknowledge"),
         question("alerts/<uuid:pk>/silence/", alerts.silence, "alert-silence"),

@@ -120,11 +120,11 @@ def active(of: Slice, by: User, **changes: Any) -> Gpr:
     return made
 
 
-def usage_day(gpr: Gpr, day: date, *, held: float, measured: float = 0, worked: float = 0) -> UsageDay:
-    """Hours that were counted of this GPR on this day."""
+def usage_day(gpr: Gpr, day: date, *, held: float, measured: float = 0, worked: float = 0, **of: Any) -> UsageDay:
+    """Hours that were counted of this GPR on this day. `of`: a workload."""
     hours = {"held_gpu_ms": held, "measured_gpu_ms": measured, "used_gpu_ms": worked}
     counted = {name: int(value * 3_600_000) for name, value in hours.items()}
-    return UsageDay.objects.create(gpr=gpr, slice=gpr.slice, cluster=gpr.slice.clusters.all()[0], shape=SHAPE, day=day, **counted)
+    return UsageDay.objects.create(gpr=gpr, slice=gpr.slice, cluster=gpr.slice.clusters.all()[0], shape=SHAPE, day=day, **counted, **of)
 
 
 def observe(of: Gpr, phase: Phase, *, at: datetime | None = None) -> None:

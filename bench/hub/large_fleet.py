@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 SHAPE: Final = "H100-80GB"
 NODES, GPUS = 1250, 8
 BOXES, NODES_OF_BOX = 500, 2
+BOXES_SINCE: Final = timedelta(minutes=30)
 DAYS, BOXES_A_DAY, DAYS_OF_BOX = 30, 500, 3
 ROWS: Final = 10_000  # of each list
 ROWS_AT_ONCE: Final = 2_000
@@ -72,7 +73,7 @@ def _boxes(fleet: LargeFleet) -> None:
     from gpr.models import Gpr, GprState
     from gpr.requests.services import gprs_submit
     from gpr.requests.spec import GprSpec
-    from inventory.models import AgentSession, Reservation, ReservationState
+    from inventory.models import AgentSession, Reservation, ReservationState, ReservedGpu
 
     def ticked() -> None:
         AgentSession.objects.filter(cluster=fleet.cluster).update(last_sync_at=db_now() + timedelta(hours=3))
@@ -86,6 +87,10 @@ def _boxes(fleet: LargeFleet) -> None:
     ticked()
     if Gpr.objects.filter(state=GprState.ACTIVE).count() != BOXES:
         raise RuntimeError("not all boxes are active")
+    began_at = db_now() - BOXES_SINCE
+    Reservation.objects.update(starts_at=began_at, active_at=began_at)
+    ReservedGpu.objects.update(starts_at=began_at)
+    Gpr.objects.filter(state=GprState.ACTIVE).update(active_at=began_at)
 
 
 def _readings() -> None:
@@ -134,6 +139,7 @@ def _workloads(fleet: LargeFleet) -> None:
     from observability.workloads.models import Pod, Workload, WorkloadState
 
     now = db_now()
+    began_at = now - BOXES_SINCE
     running, pods = [], []
     boxes: dict[Any, list[Any]] = {}
     for row in Reservation.objects.select_related("node", "gpr").prefetch_related("gpus").order_by("node__name"):
@@ -149,7 +155,7 @@ def _workloads(fleet: LargeFleet) -> None:
         gpus = [(row.node.name, reserved.gpu_id) for row in rows for reserved in row.gpus.all()]
         pods += [
             Pod(
-                workload=one, cluster=fleet.cluster, uid=str(uuid4()), name=f"train-{rank}", created_at=now, started_at=now,
+                workload=one, cluster=fleet.cluster, uid=str(uuid4()), name=f"train-{rank}", created_at=began_at, started_at=began_at,
                 phase="Running", gpr=gpr, node=node, gpu_count=1, gpus=[str(gpu_id)], rank=rank, role="worker",
             )
             for rank, (node, gpu_id) in enumerate(gpus)

@@ -100,7 +100,7 @@ def _passes() -> Iterator[Figure]:
         "workloads": workloads_step,
         "readings rolled up, a usual pass": telemetry_step,
         "usage, ten minutes of readings at once": usage_step,
-        "usage, a usual pass": usage_step,
+        "usage, a usual pass": _usage_of_a_minute,
         "idle boxes": idle_step,
         "what boxes used": used_record,
     }
@@ -116,6 +116,17 @@ def _trends_due(now: Any) -> None:
 
     AlertRule.objects.update(judged_at=None)
     alerts_evaluate(now=now)
+
+
+def _usage_of_a_minute(now: Any) -> None:
+    from django.db.models import F
+
+    from gpr.models import UsageProgress
+    from observability.models import Reading1m
+    from observability.usage.services import usage_step
+
+    UsageProgress.objects.update(measured_until_at=F("measured_until_at") - Reading1m.STEP)
+    usage_step(now=now)
 
 
 def _page(client: Any, case: str, path: str) -> Iterator[Figure]:

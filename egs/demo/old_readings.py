@@ -1,14 +1,17 @@
-"""Writes readings of the two weeks that were played, as roll-ups leave them, since no service takes readings of long ago."""
+"""Writes readings of the two weeks that were played, as roll-ups leave them, since no service takes readings of long ago; and tells the
+workloads that ran meanwhile.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from math import ceil
+from operator import add
 from typing import Final
 from uuid import UUID
 
@@ -16,14 +19,21 @@ from django.db import connection, transaction
 
 from core.clock import db_now
 from egs.demo.start import FLEETS, fleet_of
-from gpr.usage.services import UsageKey, day_of, measured_add, progress_lock
-from inventory.models import Gpu, ReservedGpu
+from gpr.usage.services import NOTHING, UsageKey, Work, day_of, measured_add, progress_lock
+from inventory.models import Cluster, Gpu, ReservedGpu
+from inventory.services.agents import AgentIdentity
 from observability.models import LatestReading, Reading, Reading1m, Reading10m, Reading15s
 from observability.usage.services import usage_step
+from observability.workloads.holders import names_of
+from observability.workloads.models import Pod, Workload
+from observability.workloads.services import pods_store
 from protocol.gpus.telemetry import NAMES, SERIES
 from protocol.nodes.inventory import GpuView
+from protocol.pods import PodSeen, PodsRequest
+from slices.models import Namespace
 from worker_agent.cluster.base import GpuPhase, GpuRecord
 from worker_agent.telemetry.simulated import SimulatedTelemetry
+from worker_agent.telemetry.simulated_pods import SimulatedBox, SimulatedPods
 
 # The newest come first.
 REACH: Final[Mapping[type[Reading], timedelta]] = {
@@ -39,6 +49,7 @@ PAUSE_S: Final = 0.03  # between them: the visitor's pages come first
 _PLACES: Final = tuple(NAMES.index(metric.name) for metric in SERIES)
 _USE: Final = NAMES.index("utilization_percent")
 _NAMES: Final = ", ".join(metric.name for metric in SERIES)
+RunKey = tuple[str, int]  # request and run
 Row = tuple[int | str | None, ...]  # series, time, values
 _MARKS: Final = ", ".join(["%s"] * len(SERIES))
 
@@ -49,12 +60,18 @@ class _PastBox:
     end_s: float
     record: GpuRecord
 
+    @property
+    def run_key(self) -> RunKey:
+        return self.record.gpr_id, self.record.run
+
 
 @dataclass(frozen=True, slots=True)
 class _Course:
     """Holds of one GPU the id of its rows, and the boxes that held it, in order."""
 
     series_id: int
+    cluster: str
+    node: str
     gpu: GpuView
     telemetry: SimulatedTelemetry
     boxes: list[_PastBox] = field(default_factory=list)
@@ -64,6 +81,17 @@ class _Course:
         values = self.telemetry.values(self.gpu, record, at_s)
         at = connection.ops.adapt_datetimefield_value(datetime.fromtimestamp(at_s, UTC))
         return self.series_id, at, *(None if (value := values[place]) is None else round(value) for place in _PLACES)
+
+
+@dataclass(slots=True)
+class _PastRun:
+    record: GpuRecord  # of any of its GPUs
+    simulated: SimulatedPods
+    gpus: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # by node
+    end_s: float = 0.0
+
+    def pods(self, namespace: str) -> Iterator[PodSeen]:
+        return self.simulated.pods_of(SimulatedBox(self.record, {node: tuple(gpus) for node, gpus in self.gpus.items()}), namespace)
 
 
 def old_readings_write(*, works: Mapping[str, str]) -> None:
@@ -82,22 +110,68 @@ def old_readings_write(*, works: Mapping[str, str]) -> None:
 
 def old_use_count(*, works: Mapping[str, str], now: datetime) -> None:
     """Counts what the boxes of the past used, by one reading in each hour of a box."""
-    found: dict[UsageKey, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    found: dict[UsageKey, Work] = defaultdict(lambda: NOTHING)
     shapes = dict(Gpu.objects.values_list("uuid", "node__shape"))
     clusters = dict(Gpu.objects.values_list("uuid", "node__cluster"))
-    for course in _courses_of(dict.fromkeys(shapes, 0), works, now):
+    courses = _courses_of(dict.fromkeys(shapes, 0), works, now)
+    workloads = _workloads_tell(courses, now)
+    for course in courses:
         uuid = course.gpu.uuid
         for box in course.boxes:
+            of = UUID(box.record.gpr_id), UUID(box.record.slice), clusters[uuid], shapes[uuid]
             for begin_s, end_s in _stretches(box):
                 percent = course.telemetry.values(course.gpu, box.record, min(begin_s + FIRST_LOOK_S, end_s))[_USE] or 0.0
-                day = day_of(datetime.fromtimestamp(begin_s, UTC))
-                key = UsageKey(UUID(box.record.gpr_id), UUID(box.record.slice), clusters[uuid], shapes[uuid], day)
-                measured_ms, used_ms = found[key]
-                length_s = end_s - begin_s
-                found[key] = (measured_ms + length_s * 1000, used_ms + round(percent * length_s * 10))
+                key = UsageKey(*of, day_of(datetime.fromtimestamp(begin_s, UTC)), workloads[box.run_key])
+                length_ms = (end_s - begin_s) * 1000
+                found[key] = Work(*map(add, found[key], (length_ms, length_ms, round(percent * length_ms / 100))))
     usage_step(now=now)
     with transaction.atomic():
-        measured_add(progress_lock(), found, until_at=now)
+        measured_add(progress_lock(), found, names_of(set(workloads.values())), until_at=now)
+    _workloads_sum_up(found)
+
+
+def _workloads_tell(courses: Sequence[_Course], now: datetime) -> dict[RunKey, UUID]:
+    """Tells the pods of all boxes, and of those that are over that they have ended."""
+    workload_of: dict[RunKey, UUID] = {}
+    for name in FLEETS:
+        cluster = Cluster.objects.select_related("agent").get(name=name)
+        agent, session_epoch = AgentIdentity(cluster, 0), cluster.agent.session_epoch
+        namespace_of = {str(pk): name for pk, name in Namespace.objects.filter(cluster=cluster).values_list("slice", "name")}
+        pods: dict[RunKey, list[PodSeen]] = {}
+        gone: dict[float, list[str]] = defaultdict(list)
+        for key, run in _runs(course for course in courses if course.cluster == name).items():
+            pods[key] = list(run.pods(namespace_of[run.record.slice]))
+            gone[run.end_s] += [pod.uid for pod in pods[key]]
+        said = PodsRequest(session_epoch=session_epoch, pods=tuple(chain.from_iterable(pods.values())))
+        pods_store(agent=agent, message=said, now=now)
+        for end_s, uids in gone.items():
+            if end_s < now.timestamp():
+                over = PodsRequest(session_epoch=session_epoch, gone=tuple(uids))
+                pods_store(agent=agent, message=over, now=datetime.fromtimestamp(end_s, UTC))
+        known = dict(Pod.objects.filter(cluster=cluster).values_list("uid", "workload"))
+        workload_of |= {key: known[of_run[0].uid] for key, of_run in pods.items()}
+    return workload_of
+
+
+def _runs(courses: Iterable[_Course]) -> dict[RunKey, _PastRun]:
+    runs: dict[RunKey, _PastRun] = {}
+    for course in courses:
+        for box in course.boxes:
+            run = runs.setdefault(box.run_key, _PastRun(box.record, SimulatedPods(course.telemetry)))
+            run.gpus[course.node].append(course.gpu.uuid)
+            run.end_s = max(run.end_s, box.end_s)
+    return runs
+
+
+def _workloads_sum_up(found: Mapping[UsageKey, Work]) -> None:
+    """What each workload did since its start, as measurements leave it."""
+    sums: dict[UUID, Work] = defaultdict(lambda: NOTHING)
+    for key, work in found.items():
+        sums[key.workload] = Work(*map(add, sums[key.workload], work))
+    rows = list(Workload.objects.filter(pk__in=sums))
+    for row in rows:
+        row.held_gpu_s, row.used_gpu_s = sums[row.pk].measured_ms / 1000, sums[row.pk].used_ms / 1000
+    Workload.objects.bulk_update(rows, ["held_gpu_s", "used_gpu_s"])
 
 
 def _stretches(box: _PastBox) -> Iterator[tuple[int, int]]:
@@ -122,17 +196,17 @@ def _courses_of(series: Mapping[str, int], works: Mapping[str, str], now: dateti
     made = []
     for cluster in FLEETS:
         telemetry = SimulatedTelemetry(seed=cluster, works=works)
-        gpus = (gpu for node in fleet_of(cluster).nodes() for gpu in node.gpus if gpu.uuid in series)
-        made += [_Course(series[gpu.uuid], gpu, telemetry, boxes[gpu.uuid]) for gpu in gpus]
+        gpus = ((node.name, gpu) for node in fleet_of(cluster).nodes() for gpu in node.gpus if gpu.uuid in series)
+        made += [_Course(series[gpu.uuid], cluster, node, gpu, telemetry, boxes[gpu.uuid]) for node, gpu in gpus]
     return made
 
 
 def _boxes(now: datetime) -> dict[str, list[_PastBox]]:
     rows = ReservedGpu.objects.filter(reservation__active_at__isnull=False).order_by("-starts_at")
-    names = ("active_at", "joined_at", "exit_began_at", "released_at", "slice", "gpr", "epoch")
+    names = ("active_at", "joined_at", "exit_began_at", "released_at", "slice", "gpr", "epoch", "run")
     found: dict[str, list[_PastBox]] = defaultdict(list)
     for row in rows.values_list("gpu__uuid", *(f"reservation__{name}" for name in names)):
-        uuid, active_at, joined_at, exit_began_at, released_at, slice_id, gpr_id, epoch = row
+        uuid, active_at, joined_at, exit_began_at, released_at, slice_id, gpr_id, epoch, run = row
         begin_at, end_at = max(active_at, joined_at or active_at), exit_began_at or released_at or now
         record = GpuRecord(
             epoch=epoch,
@@ -140,6 +214,7 @@ def _boxes(now: datetime) -> dict[str, list[_PastBox]]:
             gpr_id=str(gpr_id),
             slice=str(slice_id),
             phase=GpuPhase.OPEN,
+            run=run,
             active_s=begin_at.timestamp(),
         )
         found[uuid].append(_PastBox(begin_at.timestamp(), end_at.timestamp(), record))

@@ -20,13 +20,14 @@ from gpr.models.jobs import Job, JobLog, JobOutcome, JobState, ended_well
 from gpr.models.plans import AllocatorRecord, PlanChange, PlanRecord
 from gpr.models.promises import Forecast, Promise, PromiseMove, PromiseOutcome, Shadow
 from gpr.models.templates import GprTemplate
-from gpr.models.usage import IdleBox, ProjectUsage, ShapePrice, UsageDay, UsageProgress
+from gpr.models.usage import NO_WORKLOAD, IdleBox, ProjectUsage, ShapePrice, UsageDay, UsageProgress
 
 __all__ = [
     "ENDED",
     "ENDED_WELL",
     "GPUS_PER_NODE_MAX",
     "NODES_MAX",
+    "NO_WORKLOAD",
     "PROVISIONED",
     "TRANSITIONS",
     "AfterCondition",

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from django.conf import settings
 from django.db import models
@@ -13,6 +13,8 @@ from inventory.models import Cluster
 from slices.models import Project, Slice
 
 GPU_S_MOST = 1e300
+NO_WORKLOAD: Final = uuid.UUID(int=0)
+WORKLOAD_NAME_MAX_CHARS: Final = 300
 
 
 @column_checks
@@ -34,7 +36,7 @@ class ProjectUsage(models.Model):
 
 
 class UsageDay(models.Model):
-    """Holds the GPU time of one GPR on one day, in UTC. Budgets, showback and the league count these rows.
+    """Holds the GPU time of one GPR on one day, in UTC, that one workload had, or none. Budgets, showback and the league count these rows.
 
     Held: from a node's reservation to its release. Measured: readings of an open box tell what the GPU did; used: kernels ran in it.
     """
@@ -44,16 +46,21 @@ class UsageDay(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
     shape = models.CharField(max_length=63)
     day = models.DateField()
+    workload = models.UUIDField(default=NO_WORKLOAD, help_text="Its time is a part of what the box held.")
+    workload_name = models.CharField(max_length=WORKLOAD_NAME_MAX_CHARS, blank=True)
     held_gpu_ms = models.PositiveBigIntegerField(default=0)
     measured_gpu_ms = models.PositiveBigIntegerField(default=0)
     used_gpu_ms = models.PositiveBigIntegerField(default=0)
 
     class Meta:
         constraints: ClassVar[list[models.BaseConstraint]] = [
-            models.UniqueConstraint(fields=["gpr", "day", "cluster", "shape"], name="usage_day_once"),
+            models.UniqueConstraint(fields=["gpr", "day", "cluster", "shape", "workload"], name="usage_day_of_workload_once"),
             models.CheckConstraint(condition=Q(used_gpu_ms__lte=F("measured_gpu_ms")), name="usage_day_used_is_measured"),
         ]
-        indexes: ClassVar[list[models.Index]] = [models.Index(fields=["day", "slice"], name="usage_by_day")]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["day", "slice"], name="usage_by_day"),
+            models.Index(fields=["day"], condition=~Q(workload=NO_WORKLOAD), name="usage_of_workloads"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.gpr_id} on {self.day}"

@@ -23,7 +23,18 @@ from core.rest.pagination import CreatedPagination
 from core.rest.references import is_object
 from core.rest.views import ApiViewSet
 from gpr.models import ShapePrice, UsageDay
-from gpr.usage.selectors import DIMENSIONS, STEPS, USAGE_ORDER, Usage, league, price_for, prices_visible_to, usage_by, usage_visible_to
+from gpr.usage.selectors import (
+    DIMENSIONS,
+    STEPS,
+    USAGE_ORDER,
+    Usage,
+    league,
+    of_workload,
+    price_for,
+    prices_visible_to,
+    usage_by,
+    usage_visible_to,
+)
 from gpr.usage.services import PRICE_MOST, price_delete, price_set
 
 
@@ -39,6 +50,7 @@ class UsageFilter(DaysFilter):
     slice = ReferenceFilter("slice")
     owner = filters.CharFilter(method="by_owner", label="The person who filed the GPR: id or name, or `me`.")
     gpr = ReferenceFilter("gpr")
+    workload = filters.CharFilter(method="by_workload", label="Id of the workload, or its kind and name as in rows by workload.")
     shape = filters.CharFilter("shape")
     cluster = ReferenceFilter("cluster")
 
@@ -50,13 +62,19 @@ class UsageFilter(DaysFilter):
             return rows.filter(gpr__owner=actor_of(self.request))
         return rows.filter(is_object(value, path="gpr__owner"))
 
+    def by_workload(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        return rows.filter(of_workload(value))
+
 
 class UsageSerializer(OutputSerializer[Any]):
     """GPU-hours: held is used, wasted and unmeasured time."""
 
-    id = serializers.CharField(source="row.key", help_text="Id of the object by which rows are grouped; of a shape its name.")
+    id = serializers.CharField(
+        source="row.key",
+        help_text="Id of the object by which rows are grouped; of a shape its name; of what no workload had that of the slice.",
+    )
     name = serializers.CharField(source="row.name")
-    of = serializers.CharField(source="row.of", help_text="A slice's project, a GPR's slice; else empty.")
+    of = serializers.CharField(source="row.of", help_text="A slice's project, a GPR's or workload's slice; else empty.")
     since = serializers.DateField(source="row.since", help_text="First day of the step.")
     held_hours = serializers.FloatField(source="usage.held_hours", help_text="From the reservation of GPUs to their release.")
     used_hours = serializers.FloatField(source="usage.used_hours", help_text="Kernels ran.")

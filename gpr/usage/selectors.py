@@ -11,13 +11,13 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import BigIntegerField, Case, DateField, F, FloatField, Q, QuerySet, Sum, Value, When
+from django.db.models import BigIntegerField, Case, CharField, DateField, F, FloatField, Q, QuerySet, Sum, UUIDField, Value, When
 from django.db.models.functions import Cast, TruncMonth
 
 from accounts.models import User
 from accounts.policy import ObjectKind, Verb, may_all, visible_rows
-from core.rest.references import one_by_id
-from gpr.models import ShapePrice, UsageDay
+from core.rest.references import id_of, one_by_id
+from gpr.models import NO_WORKLOAD, ShapePrice, UsageDay
 from inventory.models import Node
 from inventory.selectors import cluster_ids_of
 from slices.models import Project, ProjectAdmin
@@ -28,18 +28,26 @@ LEAGUE_MEASURED_MS: Final = HOUR_MS  # less says nothing of a workspace
 
 
 class Dimension(NamedTuple):
-    key: str
-    name: str
-    of: str  # what the thing belongs to
+    key: Any
+    name: Any
+    of: Any  # what the thing belongs to
 
 
+_NONE: Final = Value("")
+_REST: Final = Q(workload=NO_WORKLOAD)
 DIMENSIONS: Final = {
-    "project": Dimension("slice__project", "slice__project__name", ""),
-    "slice": Dimension("slice", "slice__name", "slice__project__name"),
-    "person": Dimension("gpr__owner", "gpr__owner__name", ""),
-    "gpr": Dimension("gpr", "gpr__name", "slice__name"),
-    "shape": Dimension("shape", "shape", ""),
-    "cluster": Dimension("cluster", "cluster__name", ""),
+    "project": Dimension(F("slice__project"), F("slice__project__name"), _NONE),
+    "slice": Dimension(F("slice"), F("slice__name"), F("slice__project__name")),
+    "person": Dimension(F("gpr__owner"), F("gpr__owner__name"), _NONE),
+    "gpr": Dimension(F("gpr"), F("gpr__name"), F("slice__name")),
+    # What no workload had is one row of its workspace.
+    "workload": Dimension(
+        Case(When(_REST, then=F("slice_id")), default=F("workload"), output_field=UUIDField()),
+        Case(When(_REST, then=Value("No workload")), default=F("workload_name"), output_field=CharField()),
+        F("slice__name"),
+    ),
+    "shape": Dimension(F("shape"), F("shape"), _NONE),
+    "cluster": Dimension(F("cluster"), F("cluster__name"), _NONE),
 }
 STEPS: Final = ("total", "day", "month")
 USAGE_ORDER: Final = ("since", "-held_ms", "key")  # of usage_by
@@ -80,14 +88,20 @@ def usage_visible_to(actor: User) -> QuerySet[UsageDay]:
     return visible_rows(UsageDay.objects.all(), actor, Q(slice__in=slices_visible_to(actor)))
 
 
+def of_workload(reference: str) -> Q:
+    """By id, or by kind and name."""
+    id_ = id_of(reference)
+    return Q(workload=id_) if id_ else Q(workload_name=reference) & ~_REST
+
+
 def usage_by(rows: QuerySet[UsageDay], *, by: str, since: date, step: str = "total") -> QuerySet[Any, Any]:
     """Rows with `key`, `name`, `of`, `since` (the first day of their step) and TOTALS. Runs one query, and one for prices."""
     dimension = DIMENSIONS[by]
     begins: dict[str, Any] = {"total": Cast(Value(since), DateField()), "day": F("day"), "month": TruncMonth("day")}
     named: dict[str, Any] = {
-        "key": F(dimension.key),
-        "name": F(dimension.name),
-        "of": F(dimension.of) if dimension.of else Value(""),
+        "key": dimension.key,
+        "name": dimension.name,
+        "of": dimension.of,
         "since": begins[step],
     }
     kept = rows.filter(day__gte=since).annotate(**named)

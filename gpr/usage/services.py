@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from operator import add
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from django.db.models import Q
 
 from accounts.models import User
 from core.errors import InvalidInput, NotFound
-from gpr.models import ShapePrice, UsageDay, UsageProgress
+from gpr.models import NO_WORKLOAD, ShapePrice, UsageDay, UsageProgress
 from gpr.usage.holds import held_since, holds_load
 from inventory.models import Reservation
 from inventory.selectors import shapes_known
@@ -26,6 +27,8 @@ MS: Final = timedelta(milliseconds=1)
 # A release may be committed so long after the time that it bears. Until then its day is counted anew.
 COMMIT_LAG: Final = timedelta(minutes=10)
 DAYS_AT_ONCE: Final = 31
+WORKLOADS_KEPT: Final = timedelta(days=92)
+FORGOTTEN_AT_ONCE: Final = 1000
 PRICE_MOST: Final = Decimal(1_000_000)
 
 
@@ -35,6 +38,20 @@ class UsageKey(NamedTuple):
     cluster_id: UUID
     shape: str
     day: date
+    workload: UUID = NO_WORKLOAD
+
+
+class Work(NamedTuple):
+    """GPU time."""
+
+    held_ms: int
+    measured_ms: int
+    used_ms: int
+
+
+KEY_COLUMNS: Final = UsageKey._fields
+WORK_COLUMNS: Final = ("held_gpu_ms", "measured_gpu_ms", "used_gpu_ms")
+NOTHING: Final = Work(0, 0, 0)
 
 
 def day_of(moment: datetime) -> date:
@@ -85,32 +102,78 @@ def _day_count(day: date, now: datetime) -> None:
         if length_ms > 0:
             counted[UsageKey(hold.gpr_id, hold.slice_id, hold.cluster_id, hold.shape, day)] += hold.gpu_count * length_ms
     there = _rows_of(Q(day=day))
-    changed = {key: {"held_gpu_ms": ms} for key, ms in counted.items() if key not in there or there[key].held_gpu_ms != ms}
-    changed |= {key: {"held_gpu_ms": 0} for key, row in there.items() if row.held_gpu_ms and key not in counted}
-    _rows_store(changed, "held_gpu_ms")
+    of_workloads: Counter[UsageKey] = Counter()
+    for key, work in there.items():
+        if key.workload != NO_WORKLOAD:
+            of_workloads[key._replace(workload=NO_WORKLOAD)] += work.held_ms
+    held = {key: counted[key] - of_workloads[key] for key in counted.keys() | there.keys() if key.workload == NO_WORKLOAD}
+    held |= _cut(there, {key: -ms for key, ms in held.items() if ms < 0})
+    changed = {key: there.get(key, NOTHING)._replace(held_ms=max(ms, 0)) for key, ms in held.items()}
+    _rows_store({key: work for key, work in changed.items() if there.get(key, NOTHING) != work})
+
+
+def _cut(there: Mapping[UsageKey, Work], excess: dict[UsageKey, int]) -> dict[UsageKey, int]:
+    """Returns what workloads held of boxes that were released earlier than it seemed."""
+    held = {}
+    for key, work in there.items():
+        left_ms = excess.get(key._replace(workload=NO_WORKLOAD), 0) if key.workload != NO_WORKLOAD else 0
+        if left_ms:
+            held[key] = max(work.held_ms - left_ms, 0)
+            excess[key._replace(workload=NO_WORKLOAD)] -= work.held_ms - held[key]
+    return held
 
 
 @transaction.atomic
-def measured_add(progress: UsageProgress, found: Mapping[UsageKey, tuple[int, int]], *, until_at: datetime) -> None:
-    """Adds GPU-milliseconds that were measured and used. The caller holds the lock, and has read nothing later than `until_at`."""
+def measured_add(progress: UsageProgress, found: Mapping[UsageKey, Work], names: Mapping[UUID, str], *, until_at: datetime) -> None:
+    """Adds time that was measured and used, and takes what workloads held from the rest of their boxes. The caller holds the lock, and has
+    read nothing later than `until_at`. `names`: of workloads.
+    """
     there = _rows_of(Q(gpr__in={key.gpr_id for key in found}, day__in={key.day for key in found})) if found else {}
-    sums = {}
-    for key, (measured_ms, used_ms) in found.items():
-        row = there.get(key) or UsageDay()
-        sums[key] = {"measured_gpu_ms": row.measured_gpu_ms + measured_ms, "used_gpu_ms": row.used_gpu_ms + used_ms}
-    _rows_store(sums, "measured_gpu_ms", "used_gpu_ms")
+    sums = {key: there.get(key, NOTHING) for key in found}
+    for key, work in found.items():
+        rest = key._replace(workload=NO_WORKLOAD)
+        held_ms = 0
+        if key != rest:
+            sums.setdefault(rest, there.get(rest, NOTHING))
+            held_ms = min(work.held_ms, sums[rest].held_ms)
+            sums[rest] = sums[rest]._replace(held_ms=sums[rest].held_ms - held_ms)
+        had = sums[key]
+        sums[key] = Work(had.held_ms + held_ms, had.measured_ms + work.measured_ms, had.used_ms + work.used_ms)
+    _rows_store(sums, names)
     progress.measured_until_at = until_at
     progress.save(update_fields=["measured_until_at"])
 
 
-def _rows_of(which: Q) -> dict[UsageKey, UsageDay]:
-    rows = UsageDay.objects.filter(which)
-    return {UsageKey(row.gpr_id, row.slice_id, row.cluster_id, row.shape, row.day): row for row in rows}
+@transaction.atomic
+def workloads_forget(*, now: datetime) -> None:
+    """What workloads had long ago becomes a part of what their boxes had."""
+    old = UsageDay.objects.filter(~Q(workload=NO_WORKLOAD), day__lt=day_of(now - WORKLOADS_KEPT)).order_by("day")
+    ids = list(old.values_list("pk", flat=True)[:FORGOTTEN_AT_ONCE])
+    if not ids:
+        return
+    progress_lock()
+    found = _rows_of(Q(pk__in=ids))
+    there = _rows_of(Q(gpr__in={key.gpr_id for key in found}, day__in={key.day for key in found}))
+    sums: dict[UsageKey, Work] = {}
+    for key, work in found.items():
+        rest = key._replace(workload=NO_WORKLOAD)
+        sums[rest] = Work(*map(add, sums.get(rest) or there.get(rest, NOTHING), work))
+    _rows_store(sums)
+    UsageDay.objects.filter(pk__in=ids).delete()
 
 
-def _rows_store(values: Mapping[UsageKey, Mapping[str, int]], *names: str) -> None:
-    rows = [UsageDay(**key._asdict(), **given) for key, given in values.items()]
-    UsageDay.objects.bulk_create(rows, update_conflicts=True, unique_fields=["gpr", "day", "cluster", "shape"], update_fields=names)
+def _rows_of(which: Q) -> dict[UsageKey, Work]:
+    rows = UsageDay.objects.filter(which).values_list(*KEY_COLUMNS, *WORK_COLUMNS)
+    return {UsageKey(*row[: len(KEY_COLUMNS)]): Work(*row[len(KEY_COLUMNS) :]) for row in rows}
+
+
+def _rows_store(sums: Mapping[UsageKey, Work], names: Mapping[UUID, str] | None = None) -> None:
+    rows = [
+        UsageDay(**key._asdict(), workload_name=(names or {}).get(key.workload, ""), **dict(zip(WORK_COLUMNS, work, strict=True)))
+        for key, work in sums.items()
+    ]
+    once = ["gpr", "day", "cluster", "shape", "workload"]
+    UsageDay.objects.bulk_create(rows, update_conflicts=True, unique_fields=once, update_fields=WORK_COLUMNS)
 
 
 @transaction.atomic

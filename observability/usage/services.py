@@ -1,10 +1,13 @@
-"""Adds measured and used GPU time to usage rows, each minute of the course once, in one transaction with the progress."""
+"""Adds measured and used GPU time to usage rows, and what workloads held: each minute of the course once, in one transaction with the
+progress.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable, Sequence
+from datetime import date, datetime, timedelta
+from operator import add
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -12,10 +15,12 @@ from django.db import transaction
 from django.db.models import Q
 
 from gpr.idle.services import idle_forget
-from gpr.usage.services import MS, UsageKey, day_of, held_count, measured_add, progress_lock
-from inventory.models import ReservedGpu
-from observability.idle.services import minutes_observe
+from gpr.models import NO_WORKLOAD
+from gpr.usage.services import MS, NOTHING, UsageKey, Work, day_of, held_count, measured_add, progress_lock, workloads_forget
+from inventory.models import Reservation, ReservedGpu
+from observability.idle.services import Minutes, minutes_observe
 from observability.models import Reading1m, RollUpProgress
+from observability.workloads.holders import holders_among, names_of, pods_between
 
 CHUNK: Final = timedelta(minutes=10)
 CHUNKS_AT_ONCE: Final = 60
@@ -23,15 +28,17 @@ MINUTE_MS: Final = Reading1m.STEP // MS
 PERCENT: Final = 100
 
 
-class OpenGpu(NamedTuple):
-    """A GPU in an open box, from the end of the entry to the begin of the exit."""
+class OpenBox(NamedTuple):
+    """A node in an open box, from the end of the entry to the begin of the exit, with its GPUs and the ids of their courses."""
 
     gpr_id: UUID
     slice_id: UUID
     cluster_id: UUID
     shape: str
+    node: str
     begin_at: datetime
     end_at: datetime | None
+    gpus: list[tuple[UUID, int | None]]
 
     def has(self, minute: datetime) -> bool:
         return self.begin_at <= minute and (self.end_at is None or minute + Reading1m.STEP <= self.end_at)
@@ -40,6 +47,7 @@ class OpenGpu(NamedTuple):
 def usage_step(*, now: datetime) -> None:
     """Correct however often, late or seldom it runs."""
     held_count(now=now)
+    workloads_forget(now=now)
     for _ in range(CHUNKS_AT_ONCE):
         if not _measure(now):
             return
@@ -52,45 +60,65 @@ def _measure(now: datetime) -> bool:
     done_at = RollUpProgress.objects.filter(table=Reading1m._meta.db_table).values_list("done_at", flat=True).first()
     if done_at is None:
         return False
-    begin = max(progress.measured_until_at or _first_minute() or done_at, now - Reading1m.KEPT)
+    oldest = (now - Reading1m.KEPT).replace(second=0, microsecond=0)
+    begin = max(progress.measured_until_at or _first_minute() or done_at, oldest)
     end = min(done_at, begin + CHUNK)
     if begin >= end:
         return False
     if progress.measured_until_at is not None and begin > progress.measured_until_at:
         idle_forget()
-    gpus = _open_gpus(begin, end)
-    found: dict[UsageKey, tuple[int, int]] = defaultdict(lambda: (0, 0))
-    minutes: dict[int, dict[datetime, int]] = defaultdict(dict)
-    for series_id, minute, percent in _minutes(begin, end, gpus):
-        minutes[series_id][minute] = percent
-        for gpu in gpus[series_id]:
-            if gpu.has(minute):
-                key = UsageKey(gpu.gpr_id, gpu.slice_id, gpu.cluster_id, gpu.shape, day_of(minute))
-                measured_ms, used_ms = found[key]
-                found[key] = (measured_ms + MINUTE_MS, used_ms + percent * MINUTE_MS // PERCENT)
-    measured_add(progress, found, until_at=end)
-    minutes_observe(minutes, since=begin, until=end)
+    boxes = _open_boxes(begin, end)
+    courses = _courses({series_id for box in boxes for _, series_id in box.gpus if series_id}, begin, end)
+    found = _work_of(boxes, courses, begin, end)
+    measured_add(progress, found, names_of({key.workload for key in found}), until_at=end)
+    minutes_observe(courses, since=begin, until=end)
     return end < done_at
+
+
+def _work_of(boxes: Sequence[OpenBox], courses: Minutes, begin: datetime, end: datetime) -> dict[UsageKey, Work]:
+    minutes = [begin + n * Reading1m.STEP for n in range(-((begin - end) // Reading1m.STEP))]
+    pods = pods_between(begin, end)
+    found: dict[UsageKey, Work] = {}
+    for box in boxes:
+        sums: dict[tuple[UUID, date], list[int]] = defaultdict(lambda: [0, 0, 0])
+        inside = [(minute, day_of(minute)) for minute in minutes if box.has(minute)]
+        holders = holders_among([gpu_id for gpu_id, _ in box.gpus], pods.get((box.gpr_id, box.node), ()))
+        for (_, series_id), held_by in zip(box.gpus, holders, strict=True):
+            course = courses.get(series_id, {}) if series_id else {}
+            for minute, day in inside:
+                work = sums[next((pod.workload_id for pod in held_by if pod.has(minute)), NO_WORKLOAD), day]
+                work[0] += MINUTE_MS
+                percent = course.get(minute)
+                if percent is not None:
+                    work[1] += MINUTE_MS
+                    work[2] += percent * MINUTE_MS // PERCENT
+        for (workload_id, day), work in sums.items():
+            key = UsageKey(box.gpr_id, box.slice_id, box.cluster_id, box.shape, day, workload_id)
+            found[key] = Work(*map(add, found.get(key, NOTHING), work))
+    return found
 
 
 def _first_minute() -> datetime | None:
     return Reading1m._default_manager.order_by("at").values_list("at", flat=True).first()
 
 
-def _open_gpus(begin: datetime, end: datetime) -> dict[int, list[OpenGpu]]:
-    """Returns open GPUs by the id of the GPU's course."""
-    is_open = Q(reservation__active_at__lt=end) & (Q(reservation__exit_began_at=None) | Q(reservation__exit_began_at__gt=begin))
-    rows = ReservedGpu.objects.filter(is_open & (Q(reservation__released_at=None) | Q(reservation__released_at__gt=begin)))
-    of = ("reservation__gpr", "reservation__slice", "reservation__cluster", "gpu__node__shape")
-    times = ("reservation__active_at", "reservation__joined_at", "reservation__exit_began_at", "reservation__released_at")
-    found: dict[int, list[OpenGpu]] = defaultdict(list)
-    told: Iterable[Any] = rows.filter(gpu__latest_reading__isnull=False).values_list("gpu__latest_reading", *of, *times)
-    for series_id, gpr, slice_, cluster, shape, active_at, joined_at, exit_at, released_at in told:
-        found[series_id].append(OpenGpu(gpr, slice_, cluster, shape, max(active_at, joined_at or active_at), exit_at or released_at))
-    return found
+def _open_boxes(begin: datetime, end: datetime) -> Sequence[OpenBox]:
+    is_open = Q(active_at__lt=end) & (Q(exit_began_at=None) | Q(exit_began_at__gt=begin))
+    rows = Reservation.objects.filter(is_open & (Q(released_at=None) | Q(released_at__gt=begin))).order_by()
+    of, times = ("gpr", "slice", "cluster", "node__shape", "node__name"), ("active_at", "joined_at", "exit_began_at", "released_at")
+    boxes = {}
+    told: Iterable[Any] = rows.values_list("pk", *of, *times)
+    for pk, gpr, slice_, cluster, shape, node, active_at, joined_at, exit_at, released_at in told:
+        boxes[pk] = OpenBox(gpr, slice_, cluster, shape, node, max(active_at, joined_at or active_at), exit_at or released_at, [])
+    gpus = ReservedGpu.objects.filter(reservation__in=rows.values("pk")).order_by()
+    for pk, gpu_id, series_id in gpus.values_list("reservation", "gpu", "gpu__latest_reading"):
+        boxes[pk].gpus.append((gpu_id, series_id))
+    return list(boxes.values())
 
 
-def _minutes(begin: datetime, end: datetime, series: dict[int, list[OpenGpu]]) -> Iterator[tuple[int, datetime, int]]:
+def _courses(series: Collection[int], begin: datetime, end: datetime) -> dict[int, dict[datetime, int]]:
     rows = Reading1m._default_manager.filter(series_id__in=series, at__gte=begin, at__lt=end, utilization_percent__isnull=False)
+    found: dict[int, dict[datetime, int]] = defaultdict(dict)
     for series_id, at, percent in rows.values_list("series_id", "at", "utilization_percent").iterator():
-        yield series_id, at, percent or 0
+        found[series_id][at] = percent or 0
+    return found

@@ -19,6 +19,7 @@ from inventory.models import Gpu, ReservedGpu
 from inventory.selectors import HELD, slice_ids_of
 from observability.models import LatestReading
 from observability.telemetry.selectors import IDLE_PERCENT, SERIES_NAMES, TOTALS
+from observability.workloads.holders import Place, holders_among
 from observability.workloads.models import Pod, Workload, WorkloadState
 from protocol.gpus.telemetry import STALE_S
 
@@ -109,13 +110,8 @@ class WorkloadGpu:
         return self.reading is not None and self.reading.at > now - timedelta(seconds=STALE_S)
 
 
-Place = tuple[UUID, str]  # request and node
-
-
 def gpus_of(workloads: Iterable[Workload]) -> dict[UUID, list[WorkloadGpu]]:
-    """Returns GPUs by workload. If a pod's own GPUs are not known, it takes all GPUs of its box on the node, unless another workload is
-    there.
-    """
+    """Returns GPUs by workload."""
     ids = [workload.pk for workload in workloads]
     running = Pod.objects.filter(gone_at=None, gpr__isnull=False).exclude(node="").only(*POD_COLUMNS)
     pods_at: dict[Place, list[Pod]] = defaultdict(list)
@@ -143,15 +139,11 @@ def _reserved(gpr_ids: Iterable[Any]) -> dict[Place, list[ReservedGpu]]:
 
 
 def _shared_out(reserved: Sequence[ReservedGpu], pods: Sequence[Pod]) -> dict[UUID, list[WorkloadGpu]]:
-    pod_of = {gpu_id: pod for pod in pods for gpu_id in pod.gpus}
-    sole = {pod.workload_id for pod in pods}
-    # A box whose pods take all of its GPUs on the node, and are of one workload, leaves no doubt.
-    is_full = len(sole) == 1 and sum(pod.gpu_count for pod in pods) >= len(reserved)
+    holders = holders_among([row.gpu_id for row in reserved], pods)
     found: dict[UUID, list[WorkloadGpu]] = defaultdict(list)
-    for row in reserved:
-        pod = pod_of.get(str(row.gpu_id))
-        if pod is not None or is_full:
-            found[pod.workload_id if pod else next(iter(sole))].append(_workload_gpu(row, pod))
+    for row, pods_of_gpu in zip(reserved, holders, strict=True):
+        for pod in pods_of_gpu[:1]:
+            found[pod.workload_id].append(_workload_gpu(row, pod if str(row.gpu_id) in pod.gpus else None))
     return found
 
 

@@ -15,6 +15,7 @@ from django.http import HttpResponse
 from core.errors import InvalidInput
 from core.pages import words
 from core.pages.parts import Fact, ListFoot, Tab
+from core.streaming import StreamedText
 from inventory.models import Gpu, Reservation, ReservedGpu
 from inventory.selectors import HELD
 from observability.models import LatestReading, Reading15s
@@ -28,13 +29,18 @@ from observability.telemetry.selectors import (
 )
 from observability.xid_counts import counts_from
 from portal_shared.access import PageRequest
-from portal_shared.parts.paging import foot_of, page_of, url_with
+from portal_shared.parts.csv_files import Cell, list_csv
+from portal_shared.parts.paging import at_page, foot_of, page_of, url_with
 from portal_shared.parts.portals import Portal
 from portal_shared.shell import WorkspaceMark
 
 ORDER: Final = ("-heat", "id")
 VIEWS: Final = {"": "All", View.HOT: f"{HOT_C} °C or more", View.IDLE: "Held and idle", View.FAULTY: "Faults", View.STALE: "Stale"}
 HEAT_FROM_C: Final = (35, 45, 55, 65, 72, 78, HOT_C, 87)  # where each class of heat after the first begins
+CSV_COLUMNS: Final = (
+    *("cluster", "node", "gpu", "uuid", "shape", "temperature_c", "use_percent", "power_w", "memory_used_mib", "memory_gib"),
+    *("request", "workspace", "notes", "read_at"),
+)
 SPARK: Final = timedelta(minutes=30)
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_LEAST_C, SPARK_MOST_C = 154, 22, 25, 95
 FILTER_MAX_CHARS: Final = 100
@@ -104,6 +110,10 @@ class GpuFilters:
     def in_url(self) -> dict[str, str]:
         return {"view": self.view, "cluster": self.cluster, "shape": self.shape, "q": self.q}
 
+    @property
+    def is_narrow(self) -> bool:
+        return any((self.cluster, self.shape, self.q))
+
     def narrow(self, rows: QuerySet[Gpu, Gpu]) -> QuerySet[Gpu, Gpu]:
         exact = {"node__cluster__name": self.cluster, "node__shape": self.shape}
         rows = rows.filter(**{name: value for name, value in exact.items() if value})
@@ -138,6 +148,7 @@ class GpuTable:
         known = gpus_with_readings(request.user, now=request.now)
         counts = _counts(known)
         found = page_of(request, filters.narrow(known.filter(in_view(filters.view))), ordering=ORDER)
+        total = None if filters.is_narrow else counts[filters.view or "all"]
         places = list(known.order_by().values_list("node__cluster__name", "node__shape").distinct())
         return cls(
             facts=tuple(_facts(counts, url)),
@@ -149,10 +160,10 @@ class GpuTable:
             clusters=tuple(sorted({cluster for cluster, _ in places})),
             shapes=tuple(sorted({shape for _, shape in places})),
             rows=tuple(_lines(found.rows, portal, request)),
-            foot=foot_of(found, url, filters.in_url),
-            url=url_with(url, filters.in_url, cursor=request.GET.get("cursor", ""), part="rows"),
+            foot=foot_of(found, url, filters.in_url, total=total, csv_url=portal.url("gpus-csv")),
+            url=url_with(url, filters.in_url, **at_page(request), part="rows"),
             facts_url=url_with(url, {"part": "facts"}),
-            clear_url=url_with(url, {"view": filters.view}) if filters.cluster or filters.shape or filters.q else "",
+            clear_url=url_with(url, {"view": filters.view}) if filters.is_narrow else "",
             map_url=portal.url("gpu-map"),
             compare_url=url_with(portal.url("gpu-compare"), filters.in_url),
             is_bare=not counts["all"],
@@ -268,3 +279,23 @@ def render_table(request: PageRequest, portal: Portal) -> HttpResponse:
     parts = {"rows": "components/gpus/rows.html", "facts": "components/gpus/facts.html"}
     template = parts.get(request.GET.get("part", ""), f"{portal.name}/gpus/page.html")
     return portal.render(request, template, nav="gpus", table=GpuTable.build(request, portal))
+
+
+def gpus_csv(request: PageRequest, _: Portal) -> StreamedText:
+    filters = GpuFilters.of(request)
+    rows = filters.narrow(gpus_with_readings(request.user, now=request.now).filter(in_view(filters.view)))
+
+    def cells(gpu: Any) -> Sequence[Cell]:
+        reading, box = reading_of(gpu), gpu.held_by[0].reservation if gpu.held_by else None
+        notes = _notes(reading, is_fresh=gpu.is_fresh, is_held=gpu.is_held, now=request.now)
+        measured = ("temperature_c", "utilization_percent", "power_w", "memory_used_mib")
+        return [
+            *(gpu.node.cluster.name, gpu.node.name, gpu.index, gpu.uuid, gpu.node.shape),
+            *((getattr(reading, name) if reading else None) for name in measured),
+            gpu.memory_gib,
+            *((box.gpr.name, box.slice.name) if box else ("", "")),
+            "; ".join(notes),
+            reading.at if reading else None,
+        ]
+
+    return list_csv(rows, ordering=ORDER, columns=CSV_COLUMNS, cells=cells, name="gpus")

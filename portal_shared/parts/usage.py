@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from io import StringIO
 from typing import Any, Final
 from uuid import UUID
 
@@ -20,7 +18,6 @@ from accounts.policy import is_overseer
 from core.errors import InvalidInput
 from core.pages import words
 from core.pages.parts import Fact, ListFoot, Tab
-from core.rest.pagination import page_behind
 from core.streaming import StreamedText
 from gpr.models import ShapePrice, UsageDay
 from gpr.usage.selectors import (
@@ -29,6 +26,7 @@ from gpr.usage.selectors import (
     LeaguePlace,
     Usage,
     league,
+    of_workload,
     prices_visible_to,
     projects_run_by,
     usage_by,
@@ -36,7 +34,9 @@ from gpr.usage.selectors import (
     usage_total,
     usage_visible_to,
 )
+from observability.workloads.models import Workload
 from portal_shared.access import PageRequest
+from portal_shared.parts.csv_files import csv_file, csv_text, pages_of
 from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.parts.portals import Portal
 
@@ -45,18 +45,18 @@ TAB_WORDS: Final = {
     "slice": "Workspaces",
     "person": "People",
     "gpr": "GPU requests",
+    "workload": "Workloads",
     "shape": "Shapes",
     "cluster": "Clusters",
 }
 NARROWED_BY: Final = {"project": "slice__project__name", "workspace": "slice__name", "person": "gpr__owner__name"}
 # A row of these opens what it consists of.
 OPENS: Final = {"project": ("project", "slice"), "slice": ("workspace", "gpr"), "person": ("person", "gpr")}
+WORKLOAD: Final = "workload"  # is narrowed by id
 CSV_HEAD: Final = (
     *("day", "name", "of", "held_gpu_hours", "used_gpu_hours", "wasted_gpu_hours", "unmeasured_gpu_hours"),
     *("efficiency", "cost", "currency"),
 )
-CSV_ROWS_AT_ONCE: Final = 1000
-FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 FIRST_YEAR: Final = 2000
 PRICES_SHOWN: Final = 100
 STANDINGS_SHOWN: Final = 50
@@ -75,7 +75,7 @@ class UsageQuery:
         by = request.GET.get("by", "slice")
         if by not in DIMENSIONS:
             raise InvalidInput({"by": [f"There is no such view. There are: {', '.join(DIMENSIONS)}."]})
-        narrowed = {name: given for name in NARROWED_BY if (given := request.GET.get(name, "").replace("\x00", ""))}
+        narrowed = {name: given for name in (*NARROWED_BY, WORKLOAD) if (given := request.GET.get(name, "").replace("\x00", ""))}
         return cls(_month(request), by, narrowed)
 
     @property
@@ -88,7 +88,8 @@ class UsageQuery:
 
     def rows(self, request: PageRequest) -> QuerySet[UsageDay]:
         rows = usage_visible_to(request.user).filter(day__gte=self.month, day__lt=self.until)
-        return rows.filter(**{NARROWED_BY[name]: value for name, value in self.narrowed.items()})
+        rows = rows.filter(**{column: self.narrowed[name] for name, column in NARROWED_BY.items() if name in self.narrowed})
+        return rows.filter(of_workload(self.narrowed[WORKLOAD])) if WORKLOAD in self.narrowed else rows
 
 
 def _month(request: PageRequest) -> date:
@@ -119,13 +120,13 @@ class UsageLine:
     cost: str
 
     @classmethod
-    def of_row(cls, row: Any, asked: UsageQuery, portal: Portal) -> UsageLine:
+    def of_row(cls, row: Any, url: str) -> UsageLine:
         usage = Usage.of(row)
         return cls(
             id=str(row.key),
             name=row.name,
             of=row.of,
-            url=_opens(row, asked, portal),
+            url=url,
             held=words.hours(usage.held_hours),
             used=words.hours(usage.used_hours),
             wasted=words.hours(usage.wasted_hours),
@@ -139,13 +140,28 @@ class UsageLine:
 LOW: Final = 0.3  # an efficiency that is marked
 
 
+def _lines(rows: Sequence[Any], asked: UsageQuery, portal: Portal) -> Iterator[UsageLine]:
+    known = set(Workload.objects.filter(pk__in=[row.key for row in rows]).values_list("pk", flat=True)) if asked.by == WORKLOAD else ()
+    for row in rows:
+        is_known = asked.by != WORKLOAD or row.key in known
+        yield UsageLine.of_row(row, _opens(row, asked, portal) if is_known else "")
+
+
 def _opens(row: Any, asked: UsageQuery, portal: Portal) -> str:
     if asked.by == "gpr":
         return portal.request_url(row.key)
+    if asked.by == WORKLOAD:
+        return portal.url("workload", row.key)
     if asked.by not in OPENS:
         return ""
     filter_, by = OPENS[asked.by]
     return url_with(portal.url("usage"), {**asked.in_url, filter_: row.name, "by": by})
+
+
+def _filters(asked: UsageQuery, rows: QuerySet[UsageDay], url: str) -> Iterator[tuple[str, str, str]]:
+    for name, value in asked.narrowed.items():
+        word = (rows.values_list("workload_name", flat=True).first() or "not in this month") if name == WORKLOAD else value
+        yield name, word, url_with(url, {**asked.in_url, name: ""})
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +248,8 @@ class UsagePage:
             tabs=tuple(_tabs(request, asked, url)),
             heading=TAB_WORDS[asked.by],
             by=asked.by,
-            filters=tuple((name, value, url_with(url, {**asked.in_url, name: ""})) for name, value in asked.narrowed.items()),
-            rows=tuple(UsageLine.of_row(row, asked, portal) for row in found.rows),
+            filters=tuple(_filters(asked, rows, url)),
+            rows=tuple(_lines(found.rows, asked, portal)),
             foot=foot_of(found, url, asked.in_url),
             previous_url=_month_url(url, asked, asked.month - timedelta(days=1)),
             next_url=_month_url(url, asked, asked.until) if asked.until <= request.now.date() else "",
@@ -299,40 +315,22 @@ def render_usage(request: PageRequest, portal: Portal) -> HttpResponse:
     return portal.render(request, template, nav="usage", page=UsagePage.build(request, portal))
 
 
-def usage_csv(request: PageRequest) -> StreamedText:
+def usage_csv(request: PageRequest, _: Portal) -> StreamedText:
     """Writes a row for each day and thing."""
     asked = UsageQuery.of(request)
-    pieces = _csv_pieces(asked.rows(request), asked.by)
-    return StreamedText(pieces, content_type="text/csv; charset=utf-8", filename=f"usage-{asked.month:%Y-%m}-{asked.by}.csv")
+    return csv_file(_csv_pieces(asked.rows(request), asked.by), f"usage-{asked.month:%Y-%m}-{asked.by}")
 
 
 def _csv_pieces(rows: QuerySet[UsageDay], by: str) -> Iterator[str]:
     """One day after the other, so that no query sums up more than a day."""
-    yield _csv_text([CSV_HEAD])
+    yield csv_text([CSV_HEAD])
     for day in rows.order_by("day").values_list("day", flat=True).distinct():
-        of_day, cursor = usage_by(rows.filter(day=day), by=by, since=day, step="day"), None
-        while True:
-            page = page_behind(of_day, USAGE_ORDER, cursor=cursor, size=CSV_ROWS_AT_ONCE)
-            yield _csv_text(map(_csv_cells, page.rows))
-            cursor = page.next
-            if cursor is None:
-                break
+        for page in pages_of(usage_by(rows.filter(day=day), by=by, since=day, step="day"), USAGE_ORDER):
+            yield csv_text(map(_csv_cells, page))
 
 
 def _csv_cells(row: Any) -> Sequence[str]:
     usage = Usage.of(row)
     hours = (usage.held_hours, usage.used_hours, usage.wasted_hours, usage.unmeasured_hours)
     efficiency = "" if usage.efficiency is None else f"{usage.efficiency:.4f}"
-    figures = [f"{value:.4f}" for value in hours]
-    return [str(row.since), _inert(row.name), _inert(row.of), *figures, efficiency, str(usage.cost), settings.EGS_CURRENCY]
-
-
-def _csv_text(rows: Iterable[Sequence[str]]) -> str:
-    text = StringIO()
-    csv.writer(text).writerows(rows)
-    return text.getvalue()
-
-
-def _inert(text: str) -> str:
-    """A spreadsheet runs text that looks like a formula."""
-    return f"'{text}" if text.startswith(FORMULA_STARTS) else text
+    return [str(row.since), row.name, row.of, *(f"{value:.4f}" for value in hours), efficiency, str(usage.cost), settings.EGS_CURRENCY]

@@ -32,7 +32,7 @@ NOTEBOOK: Final = ("start-notebook.py", "--IdentityProvider.token=(hidden)")
 
 
 @dataclass(frozen=True, slots=True)
-class _SimulatedBox:
+class SimulatedBox:
     record: GpuRecord  # of any of its GPUs
     gpus: Mapping[str, tuple[str, ...]]  # by node, in order
 
@@ -47,9 +47,9 @@ class SimulatedPods:
         }
         for box in _boxes(nodes):
             if namespace := spaces.get(box.record.slice, ""):
-                yield from self._pods(box, namespace)
+                yield from self.pods_of(box, namespace)
 
-    def _pods(self, box: _SimulatedBox, namespace: str) -> Iterator[PodSeen]:
+    def pods_of(self, box: SimulatedBox, namespace: str) -> Iterator[PodSeen]:
         record, kind = box.record, self._telemetry.kind_of(box.record)
         models = MODELS[kind]
         model = models[int(self._telemetry.luck(record.gpr_id, "model") * len(models))]
@@ -64,7 +64,7 @@ class SimulatedPods:
 
     def _pod(
         self,
-        box: _SimulatedBox,
+        box: SimulatedBox,
         namespace: str,
         name: str,
         owners: tuple[PodOwner, ...],
@@ -101,7 +101,7 @@ class SimulatedPods:
         )
 
 
-def _boxes(nodes: Mapping[str, NodeState]) -> Iterator[_SimulatedBox]:
+def _boxes(nodes: Mapping[str, NodeState]) -> Iterator[SimulatedBox]:
     found: dict[tuple[str, int, GpuPhase], dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     record_of: dict[tuple[str, int, GpuPhase], GpuRecord] = {}
     for name in sorted(nodes):
@@ -112,7 +112,7 @@ def _boxes(nodes: Mapping[str, NodeState]) -> Iterator[_SimulatedBox]:
                 record_of.setdefault(key, record)
                 found[key][name].append(gpu.uuid)
     for key, by_node in found.items():
-        yield _SimulatedBox(record_of[key], {name: tuple(gpus) for name, gpus in by_node.items()})
+        yield SimulatedBox(record_of[key], {name: tuple(gpus) for name, gpus in by_node.items()})
 
 
 def _owners(kind: WorkKind, name: str, of: str) -> tuple[PodOwner, ...]:

@@ -44,12 +44,13 @@ LEAGUE: list[Column[Standing]] = [
 
 @usage_app.command()
 def usage(
-    by: Annotated[str, typer.Option(help="Sum by project, slice, person, gpr, shape or cluster.")] = "slice",
+    by: Annotated[str, typer.Option(help="Sum by project, slice, person, gpr, workload, shape or cluster.")] = "slice",
     step: Annotated[str, typer.Option(help="Sum for each day or month, or in total.")] = "total",
     month: Annotated[str | None, typer.Option(help="The month, e.g. 2027-01. Default: the current one.", metavar="YYYY-MM")] = None,
     workspace: options.Workspace = None,
     project: Annotated[str | None, typer.Option(help="Only requests of this project.")] = None,
     owner: Annotated[str | None, typer.Option(help="Only requests of this person; me: your own.")] = None,
+    workload: Annotated[str | None, typer.Option(help="Only what this workload had, by id, or by kind and name.")] = None,
     shape: Annotated[str | None, typer.Option(help="Only nodes of this shape.", autocompletion=options.shapes)] = None,
     cluster: options.Cluster = None,
     league: Annotated[bool, typer.Option("--league", help="Compare workspaces by how much of their GPU time they use.")] = False,
@@ -58,7 +59,7 @@ def usage(
 ) -> None:
     """Show GPU-hours held, used and wasted in a month, and their cost, the largest first."""
     since, until = span(month)
-    filters = {"slice": workspace, "project": project, "owner": owner, "shape": shape, "cluster": cluster}
+    filters = {"slice": workspace, "project": project, "owner": owner, "workload": workload, "shape": shape, "cluster": cluster}
     given: dict[str, Any] = {name: value for name, value in filters.items() if value}
     with client() as egs:
         if league:

@@ -2137,7 +2137,7 @@ class Usage(Resource):
     def list(
         self,
         *,
-        by: Literal["cluster", "gpr", "person", "project", "shape", "slice"] | UnsetType = UNSET,
+        by: Literal["cluster", "gpr", "person", "project", "shape", "slice", "workload"] | UnsetType = UNSET,
         cluster: str | UnsetType = UNSET,
         gpr: str | UnsetType = UNSET,
         owner: str | UnsetType = UNSET,
@@ -2148,6 +2148,7 @@ class Usage(Resource):
         slice: str | UnsetType = UNSET,
         step: Literal["day", "month", "total"] | UnsetType = UNSET,
         until: str | UnsetType = UNSET,
+        workload: str | UnsetType = UNSET,
     ) -> Pages[models.Usage]:
         """Count GPU-hours, those with most first. A member counts those of his slices.
 
@@ -2155,6 +2156,7 @@ class Usage(Resource):
         owner: The person who filed the GPR: id or name, or `me`.
         page_size: Rows a page.
         step: By default total.
+        workload: Id of the workload, or its kind and name as in rows by workload.
         """
         return Pages(
             self.client,
@@ -2171,6 +2173,7 @@ class Usage(Resource):
                 "slice": slice,
                 "step": step,
                 "until": until,
+                "workload": workload,
             },
             kind=models.Usage,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -13,6 +13,7 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from accounts.policy import Verb, may
 from core.errors import InvalidInput
 from core.pages.parts import ListFoot, Tab
+from core.streaming import StreamedText
 from core.words import duration, number
 from inventory.selectors import clusters_visible_to
 from journal.models import Severity
@@ -22,11 +23,16 @@ from observability.alerts.services import silence_words
 from observability.alerts.signals import SIGNALS
 from observability.alerts.silences import Silences
 from portal_shared.access import PageRequest, why_not_write
-from portal_shared.parts.paging import foot_of, page_of, url_with
+from portal_shared.parts.csv_files import Cell, list_csv
+from portal_shared.parts.paging import at_page, foot_of, page_of, url_with
 from portal_shared.parts.portals import Portal
 from portal_shared.shell import Shell, WorkspaceMark
 
 ORDER: Final = ("-began_at", "id")
+CSV_COLUMNS: Final = (
+    *("rule", "severity", "state", "places", "began_at", "resolved_at", "worst", "unit", "cluster", "request", "workspace"),
+    *("owner", "note"),
+)
 STATES: Final = {
     "firing": (AlertState.FIRING, "Firing"),
     "acknowledged": (AlertState.ACKNOWLEDGED, "Acknowledged"),
@@ -159,11 +165,10 @@ class AlertsPage:
     @classmethod
     def build(cls, request: PageRequest, portal: Portal) -> AlertsPage:
         filters, url = AlertFilters.read(request), portal.url("alerts")
-        rows = alerts_visible_to(request.user)
-        if portal.is_admin:
-            rows = rows.filter(slice__isnull=not filters.of)
+        rows = _within(request, portal, filters)
         counts = _counts(rows)
         found = page_of(request, filters.narrow(rows), ordering=ORDER)
+        total = None if filters.clear_url(url) else counts.get(STATES[filters.state][0], 0)
         silences = Silences(found.rows, request.now)
         return cls(
             shell=portal.shell_of(request, "alerts"),
@@ -172,7 +177,7 @@ class AlertsPage:
                 for alert in found.rows
             ),
             silences=tuple(_silences(request, portal)),
-            foot=foot_of(found, url, filters.in_url),
+            foot=foot_of(found, url, filters.in_url, total=total, csv_url=portal.url("alerts-csv")),
             tabs=tuple(
                 Tab(word, url_with(url, filters.in_url, state=name), name == filters.state, counts.get(value, 0))
                 for name, (value, word) in STATES.items()
@@ -184,11 +189,30 @@ class AlertsPage:
             severities=SEVERITIES,
             clusters=tuple(_clusters(request)) if portal.is_admin and not filters.of else (),
             clear_url=filters.clear_url(url),
-            url=url_with(url, filters.in_url, cursor=request.GET.get("cursor", ""), part="list"),
+            url=url_with(url, filters.in_url, **at_page(request), part="list"),
             rules_url=portal.url("alert-rules"),
             read_only=why_not_write(request),
             why_none=NONE[filters.state],
         )
+
+
+def _within(request: PageRequest, portal: Portal, filters: AlertFilters) -> QuerySet[Alert]:
+    rows = alerts_visible_to(request.user)
+    return rows.filter(slice__isnull=not filters.of) if portal.is_admin else rows
+
+
+def alerts_csv(request: PageRequest, portal: Portal) -> StreamedText:
+    filters = AlertFilters.read(request)
+    rows = filters.narrow(_within(request, portal, filters))
+    return list_csv(rows, ordering=ORDER, columns=CSV_COLUMNS, cells=_cells, name=f"alerts-{filters.state}")
+
+
+def _cells(alert: Alert) -> Sequence[Cell]:
+    named = (alert.cluster, alert.gpr, alert.slice, alert.owner)
+    return [
+        *(alert.rule.name, alert.severity, AlertState(alert.state).label, alert.places, alert.began_at, alert.resolved_at),
+        *(alert.worst, SIGNALS[alert.rule.signal].unit, *(one.name if one else "" for one in named), alert.note),
+    ]
 
 
 NONE: Final = {

@@ -21,6 +21,7 @@ from portal_shared.parts.gpu_courses import UNBROKEN_STEPS
 from portal_shared.parts.gpus import heat_class, with_unit
 from portal_shared.parts.paging import url_with
 from portal_shared.parts.portals import Portal
+from portal_shared.parts.usage import WORKLOAD
 from portal_shared.parts.workloads.listing import Carrier, gpus_said, is_silent, pods_said
 from portal_shared.parts.workloads.pods import PodLine
 from portal_shared.shell import WorkspaceMark
@@ -165,6 +166,7 @@ def _facts(row: Workload, gpus: Sequence[WorkloadGpu], portal: Portal, request: 
         "Efficiency",
         with_unit(row.efficiency_percent, "%"),
         f"{words.hours(row.used_hours)} of {words.hours(row.held_hours)} GPU-hours, since its start",
+        url=url_with(portal.url("usage"), {"by": WORKLOAD, WORKLOAD: str(row.pk)}),
     )
     yield _most("Hottest GPU", "temperature_c", "°C", fresh, portal)
     yield _most("Highest power", "power_w", "W", fresh, portal)

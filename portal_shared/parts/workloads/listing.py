@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,17 +10,24 @@ from django.http import HttpResponse
 
 from core.pages import words
 from core.pages.parts import Fact, ListFoot, Tab
+from core.streaming import StreamedText
 from inventory.models import agent_is_live
 from observability.workloads.models import Workload, WorkloadState
 from observability.workloads.selectors import WorkloadView, workloads_in, workloads_matching, workloads_visible_to
 from portal_shared.access import PageRequest
+from portal_shared.parts.csv_files import Cell, list_csv
 from portal_shared.parts.gpus import with_unit
-from portal_shared.parts.paging import foot_of, page_of, url_with
+from portal_shared.parts.paging import at_page, foot_of, page_of, url_with
 from portal_shared.parts.portals import Portal
 from portal_shared.parts.workloads.filters import ListFilters
 from portal_shared.shell import WorkspaceMark
 
 ORDER: Final = ("-created_at", "id")
+CSV_COLUMNS: Final = (
+    *("name", "kind", "namespace", "workspace", "cluster", "state", "model", "framework", "requests", "pods_running", "pods_waiting"),
+    *("gpus_held", "gpus_asked", "use_percent", "efficiency_percent", "held_gpu_hours", "used_gpu_hours", "wasted_gpu_hours"),
+    *("temperature_c", "power_w", "stragglers", "created_at", "ended_at"),
+)
 VIEWS: Final = {
     "": "There now",
     WorkloadView.RUNNING: "Running",
@@ -130,8 +138,8 @@ class WorkloadTable:
         url, filters = portal.url("workloads"), ListFilters.of(request, VIEWS)
         known = workloads_visible_to(request.user)
         counts = _counts(known)
-        shown = known.filter(workloads_in(filters.view)) if filters.view else known.exclude(state=WorkloadState.ENDED)
-        found = page_of(request, _narrowed(shown, filters), ordering=ORDER)
+        found = page_of(request, _shown(known, filters), ordering=ORDER)
+        total = None if filters.clear_url(url) else counts[filters.view or "there"]
         places: Any = known.prefetch_related(None).order_by().values_list("cluster__name", "kind").distinct()
         kinds = {(cluster, kind) for cluster, kind in places}
         return cls(
@@ -144,8 +152,8 @@ class WorkloadTable:
             clusters=tuple(sorted({cluster for cluster, _ in kinds})),
             kinds=tuple(sorted({kind for _, kind in kinds})),
             rows=tuple(WorkloadLine.of(row, portal, request) for row in found.rows),
-            foot=foot_of(found, url, filters.in_url),
-            url=url_with(url, filters.in_url, cursor=request.GET.get("cursor", ""), part="rows"),
+            foot=foot_of(found, url, filters.in_url, total=total, csv_url=portal.url("workloads-csv")),
+            url=url_with(url, filters.in_url, **at_page(request), part="rows"),
             facts_url=url_with(url, {"part": "facts"}),
             pods_url=portal.url("pods"),
             clear_url=filters.clear_url(url),
@@ -153,7 +161,8 @@ class WorkloadTable:
         )
 
 
-def _narrowed(rows: QuerySet[Workload, Workload], filters: ListFilters) -> QuerySet[Workload, Workload]:
+def _shown(known: QuerySet[Workload, Workload], filters: ListFilters) -> QuerySet[Workload, Workload]:
+    rows = known.filter(workloads_in(filters.view)) if filters.view else known.exclude(state=WorkloadState.ENDED)
     exact = {"cluster__name": filters.cluster, "kind": filters.kind}
     rows = rows.filter(**{name: value for name, value in exact.items() if value})
     return rows.filter(workloads_matching(filters.q)) if filters.q else rows
@@ -191,3 +200,18 @@ def render_workloads(request: PageRequest, portal: Portal) -> HttpResponse:
     parts = {"rows": "components/workloads/rows.html", "facts": "components/workloads/facts.html"}
     template = parts.get(request.GET.get("part", ""), f"{portal.name}/workloads/page.html")
     return portal.render(request, template, nav="workloads", table=WorkloadTable.build(request, portal))
+
+
+def workloads_csv(request: PageRequest, _: Portal) -> StreamedText:
+    rows = _shown(workloads_visible_to(request.user), ListFilters.of(request, VIEWS))
+    return list_csv(rows, ordering=ORDER, columns=CSV_COLUMNS, cells=_cells, name="workloads")
+
+
+def _cells(row: Workload) -> Sequence[Cell]:
+    requests = ", ".join(gpr.name for gpr in row.gprs.all())
+    return [
+        *(row.name, row.kind, row.namespace, row.slice.name, row.cluster.name, row.get_state_display(), row.model, row.framework, requests),
+        *(row.pods_running, row.pods_waiting, row.gpus_held, row.gpus_asked, row.use_percent, row.efficiency_percent),
+        *(round(hours, 4) for hours in (row.held_hours, row.used_hours, row.wasted_hours)),
+        *(row.temperature_c, row.power_w, row.straggler_count, row.created_at, row.ended_at),
+    ]

@@ -13,7 +13,7 @@ from core.rest.references import id_of
 from observability.workloads.models import Pod
 from observability.workloads.selectors import PodView, pods_in, pods_matching, pods_visible_to
 from portal_shared.access import PageRequest
-from portal_shared.parts.paging import foot_of, page_of, url_with
+from portal_shared.parts.paging import at_page, foot_of, page_of, url_with
 from portal_shared.parts.portals import Portal
 from portal_shared.parts.workloads.filters import ListFilters
 from portal_shared.shell import WorkspaceMark
@@ -110,8 +110,8 @@ class PodTable:
             filters=filters,
             clusters=tuple(sorted(clusters)),
             rows=tuple(PodLine.of(pod, portal) for pod in found.rows),
-            foot=foot_of(found, url, filters.in_url),
-            url=url_with(url, filters.in_url, cursor=request.GET.get("cursor", ""), part="rows"),
+            foot=foot_of(found, url, filters.in_url, total=None if filters.q else counts[filters.view or "there"]),
+            url=url_with(url, filters.in_url, **at_page(request), part="rows"),
             facts_url=url_with(url, filters.in_url, part="facts"),
             workloads_url=portal.url("workloads"),
             clear_url=filters.clear_url(url),

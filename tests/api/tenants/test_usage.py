@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -23,8 +24,9 @@ def gprs(world: World) -> list[Gpr]:
     people = world.people
     mine = [factories.gpr(world.slice, people.owner, name=name) for name in ("long", "short")]
     foreign = factories.gpr(world.foreign_slice, people.outsider, name="canary-gpr")
-    for gpr, held in zip([*mine, foreign], (80, 20, 500), strict=True):
-        usage_day(gpr, FIRST, held=held, measured=held / 2, worked=held / 4)
+    for gpr, held, job in zip([*mine, foreign], (80, 20, 500), ("", "Job eval", "Job canary"), strict=True):
+        of = {"workload": uuid4(), "workload_name": job} if job else {}
+        usage_day(gpr, FIRST, held=held, measured=held / 2, worked=held / 4, **of)
     usage_day(mine[0], FIRST + timedelta(days=1), held=10)
     return [*mine, foreign]
 
@@ -43,6 +45,7 @@ def told(caller: Caller, **query: Any) -> list[tuple[Any, ...]]:
     ("by", "rows"),
     [
         ("gpr", [("long", 90, 20, 20, 50), ("short", 20, 5, 5, 10)]),
+        ("workload", [("No workload", 90, 20, 20, 50), ("Job eval", 20, 5, 5, 10)]),
         ("slice", [("vision", 110, 25, 25, 60)]),
         ("person", [("owner", 110, 25, 25, 60)]),
         ("shape", [(SHAPE, 110, 25, 25, 60)]),
@@ -66,6 +69,9 @@ def test_steps_filters_and_pages(gprs: list[Gpr], owner: Caller, admin: Caller) 
     assert [row["since"] for row in owner.get("usage/", step="month").json()["results"]] == [str(FIRST)]
     assert told(owner, since=str(FIRST + timedelta(days=1)), gpr="long") == [("vision", 10, 0, 0, 10)]
     assert told(owner, until=str(FIRST)) == []
+    (eval_id,) = (row["id"] for row in owner.get("usage/", by="workload").json()["results"] if row["name"] == "Job eval")
+    assert told(owner, workload="Job eval") == told(owner, workload=eval_id) == [("vision", 20, 5, 5, 10)]
+    assert told(owner, workload="Job canary") == []
     assert told(owner, slice="canary-slice") == told(owner, owner="outsider") == told(owner, gpr="canary-gpr") == []
     assert [row[0] for row in told(admin, by="gpr", owner="me")] == []
 

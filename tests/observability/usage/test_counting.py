@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.db.models import Sum
+from msgspec import structs
 
 from gpr.budgets.selectors import budget_uses
 from gpr.models import Gpr, UsageDay, UsageProgress
 from gpr.requests.ending import gpr_release
-from gpr.usage.services import held_count
+from gpr.usage.selectors import usage_by, usage_total
+from gpr.usage.services import WORKLOADS_KEPT, held_count, workloads_forget
 from inventory.models import Reservation
 from observability.models import Reading1m
 from observability.usage import services as usage_services
 from protocol.assignments import Phase
 from slices.budgets.services import budget_create
 from slices.models import Period
+from slices.namespaces.services import namespace_bind
 from tests.lifecycle.stage import EXIT, Stage
 from tests.observability.usage.working import LAG_S, count, work
+from tests.observability.workloads.saying import JOB, pods_of, tell
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both_databases]
 
@@ -117,6 +121,41 @@ def test_minutes_of_readings_are_counted_once_and_only_those_of_the_open_box(sta
     assert row[2:] == pytest.approx((3 * 0.5, 0.5 * 0.5 + 0.5 * 0.04))
     assert UsageProgress.objects.get().measured_until_at is not None
     assert Reading1m.objects.filter(utilization_percent=100).exists()
+
+
+def test_what_workloads_had_is_a_part_of_what_their_box_held_and_in_time_all_that_is_known(stage: Stage) -> None:
+    gpr = stage.active(entry_s=0, nodes=1, duration_s=2 * DAY_S)
+    namespace_bind(slice_=stage.slice, cluster=stage.cluster, name="vision-ns", actor=None, now=stage.now)
+    (gang,) = pods_of(gpr, "vision-ns")
+    half = [structs.replace(gang, gpus=gang.gpus[n : n + 2], gpu_count=2, uid=f"p{n}", owners=(JOB,) if n else ()) for n in (0, 2)]
+    tell(stage.cluster, *half, at=stage.now)
+    work(stage, gpr, 30, lambda n: [50, 100, 4, None][n])
+    tell(stage.cluster, gone=["p2"], at=stage.now)
+    work(stage, gpr, 30, lambda n: 0)
+    stage.after(LAG_S)
+    before = usage_total(UsageDay.objects.all()).held_hours
+    count(stage)
+
+    def by_workload() -> dict[str, tuple[float, float, float]]:
+        found = usage_by(UsageDay.objects.all(), by="workload", since=date.min)
+        return {row.name: (row.held_ms / HOUR_MS, row.measured_ms / HOUR_MS, row.used_ms / HOUR_MS) for row in found}
+
+    held = (stage.now - gpr.active_at).total_seconds() / 3600 * 4  # type: ignore[operator]
+    assert by_workload() == {
+        "Pod job-0": pytest.approx((2, 2, 0.75)),
+        "Job train-worker": pytest.approx((1, 0.5, 0.02)),
+        "No workload": pytest.approx((held - 3, 1, 0)),
+    }
+    assert usage_total(UsageDay.objects.filter(gpr=gpr)).held_hours == pytest.approx(held)
+    assert before == 0
+
+    # It was released while the last two of the three hours were counted.
+    Reservation.objects.filter(gpr=gpr).update(state="RELEASED", released_at=stage.now - timedelta(minutes=45))
+    count(stage)
+    assert sum(row[0] for row in by_workload().values()) == pytest.approx(held - 3)
+    stage.after(WORKLOADS_KEPT.total_seconds() + DAY_S)
+    workloads_forget(now=stage.now)
+    assert by_workload() == {"No workload": pytest.approx((held - 3, 3.5, 0.77))}
 
 
 def test_budgets_count_the_final_rows_and_the_rest_from_reservations(stage: Stage) -> None:

@@ -133,7 +133,7 @@ def test_a_csv_of_50000_rows_is_sent_piece_by_piece_and_never_whole_in_memory(wo
     copied = {field.attname: getattr(box, field.attname) for field in Gpr._meta.concrete_fields if not field.primary_key}
     Gpr.objects.bulk_create((Gpr(**copied) for _ in range(50_000 // 28)), batch_size=500)
     usage_day(box, month, held=1)
-    columns = "slice_id, cluster_id, shape, held_gpu_ms, measured_gpu_ms, used_gpu_ms"
+    columns = "slice_id, cluster_id, shape, workload, workload_name, held_gpu_ms, measured_gpu_ms, used_gpu_ms"
     with connection.cursor() as cursor:
         cursor.execute(
             f"WITH RECURSIVE days (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM days WHERE n < 27) INSERT INTO gpr_usageday (gpr_id, day, "  # noqa: S608
