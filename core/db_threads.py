@@ -43,7 +43,7 @@ class LossyThread:
             self._waiting -= 1
 
     def load(self) -> float:
-        """The share of the last minute or so in which it worked."""
+        """Returns the share of the last minute or so in which it worked."""
         passed_s = time.monotonic() - self._since_s
         load = self._busy_s / max(passed_s, LOAD_S / 2)
         if passed_s > LOAD_S:

@@ -59,7 +59,7 @@ def env_networks(name: str, default: str) -> list[IPv4Network | IPv6Network]:
 
 
 def env_secret(name: str, default: str = "") -> str:
-    """The value of `NAME`, or the content of the file that `NAME_FILE` names (Docker and Kubernetes secrets)."""
+    """Returns the value of `NAME`, or the content of the file that `NAME_FILE` names (Docker and Kubernetes secrets)."""
     path = os.environ.get(f"{name}_FILE")
     if path is None:
         return env_str(name, default)

@@ -88,7 +88,7 @@ def _count(scope: Scope, status: int, duration_s: float) -> None:
 
 
 def _route(path: str) -> str:
-    """The route's name. The path would make one series per id."""
+    """Returns the route's name. The path would make one series per id."""
     try:
         return resolve(path).view_name
     except Resolver404:

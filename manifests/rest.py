@@ -93,7 +93,7 @@ class Rest:
 
 @lru_cache(maxsize=256)
 def _unlimited(view: Callable[..., Any]) -> Callable[..., Any]:
-    """The view without its rate: the whole request counts as one."""
+    """Returns the view without its rate: the whole request counts as one."""
     kind: Any = getattr(view, "cls", None)
     if kind is None:
         return view

@@ -112,7 +112,7 @@ class GprForm(ServiceForm):
 
     @staticmethod
     def begun_by(template: GprTemplate) -> dict[str, Any]:
-        """The initial values that the template sets."""
+        """Returns the initial values that the template sets."""
         return initial_by(template)
 
     name = forms.CharField(label="Name", max_length=63)

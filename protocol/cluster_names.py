@@ -100,12 +100,12 @@ def box_of(gpr_id: str, run: int) -> str:
 
 
 def box_label(gpr_id: str) -> str:
-    """The key of a node's label, for the nodeSelector of the GPR's pods. Its value is the run."""
+    """Returns the key of a node's label, for the nodeSelector of the GPR's pods. Its value is the run."""
     return f"{BOX_PREFIX}{gpr_id}"
 
 
 def account_of(account_id: str) -> str:
-    """The name of an account's ServiceAccount and RoleBindings."""
+    """Returns the name of an account's ServiceAccount and RoleBindings."""
     return f"egs-{account_id}"
 
 

@@ -67,7 +67,7 @@ def report(replay: Replay, pools: tuple[Pool, ...]) -> dict[str, Any]:
 
 
 def schedule_csv(replay: Replay, pools: tuple[Pool, ...]) -> str:
-    """One line per box in order of start. `gpus_per_node` 0 (whole nodes) becomes the size of the nodes if they are alike."""
+    """Returns one line per box in order of start. `gpus_per_node` 0 (whole nodes) becomes the size of the nodes if they are alike."""
     sizes = _sizes(pools)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -41,7 +41,7 @@ class SliceTenancy:
 
 
 def owners_of(events: Sequence[Event]) -> dict[int, list[UUID]]:
-    """The owners of each Event's workspace. Runs one query."""
+    """Returns the owners of each Event's workspace. Runs one query."""
     owners: dict[UUID, list[UUID]] = defaultdict(list)
     rows = Membership.objects.filter(slice__in={event.slice_id for event in events}, role=Role.OWNER)
     for slice_id, user_id in rows.values_list("slice", "user"):

@@ -133,7 +133,7 @@ def kubeconfig_for(actor: User, slice_: Slice, kubeconfig_id: str | UUID, *, wri
 
 
 def kubeconfig_behind(cluster: Cluster, username: str) -> Kubeconfig | None:
-    """The kubeconfig of this Kubernetes user name, of whatever workspace."""
+    """Returns the kubeconfig of this Kubernetes user name, of whatever workspace."""
     *_, account = username.rpartition(":")
     id_ = id_of(account.removeprefix(account_of("")))
     row = Kubeconfig.objects.select_related("user").filter(pk=id_, cluster=cluster).first() if id_ else None

@@ -11,7 +11,7 @@ from bench.figures import NotRun
 
 
 def folder_of(name: str, wanted: Iterable[str]) -> Path:
-    """The folder that the variable names. Raises NotRun where it names none, or one without these."""
+    """Returns the folder that the variable names. Raises NotRun where it names none, or one without these."""
     given = os.environ.get(name)
     if not given:
         raise NotRun(f"{name} names no folder")

@@ -96,7 +96,7 @@ def company_is_there() -> bool:
 
 
 def works_by_slice() -> dict[str, str]:
-    """The kind of work by id of workspace, as agents' records name it."""
+    """Returns the kind of work by id of workspace, as agents' records name it."""
     return {str(pk): HABITS[name].work for pk, name in Slice.objects.filter(name__in=HABITS).values_list("pk", "name")}
 
 

@@ -175,7 +175,7 @@ def _workloads_sum_up(found: Mapping[UsageKey, Work]) -> None:
 
 
 def _stretches(box: _PastBox) -> Iterator[tuple[int, int]]:
-    """Its hours, each within one day, and no second beyond its end."""
+    """Returns its hours, each within one day, and no second beyond its end."""
     begin_s, end_s = ceil(box.begin_s), int(box.end_s)
     while begin_s < end_s:
         until_s = min(begin_s + HOUR_S, (begin_s // DAY_S + 1) * DAY_S, end_s)

@@ -20,12 +20,12 @@ IF_MATCH_HELP = "if_match: the ETag of the state that is meant; * for any. Defau
 
 
 def models_of(api: ApiDocument) -> dict[str, str]:
-    """The files in `models/`, by name."""
+    """Returns the files in `models/`, by name."""
     return {f"{app}.py": _model_file(api, app, models) for app, models in api.models.items()}
 
 
 def operations_of(api: ApiDocument) -> dict[str, str]:
-    """The files in `aio/api/`, by name."""
+    """Returns the files in `aio/api/`, by name."""
     by_app: dict[str, dict[tuple[str, ...], list[Operation]]] = defaultdict(lambda: defaultdict(list))
     for operation in api.operations:
         by_app[operation.app][operation.resource].append(operation)

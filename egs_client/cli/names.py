@@ -28,7 +28,7 @@ def completer(kind: str, read: Callable[[Client], list[str]]) -> Callable[[str],
 
 
 def _service_accounts(client: Client) -> list[str]:
-    """Those of the workspace that commands mean when they name none, without its name."""
+    """Returns those of the workspace that commands mean when they name none, without its name."""
     slice_ = client.workspace or workspace_meant(client.me.get().slices)
     rows = client.slices.service_accounts.list(slice_).all(limit=100) if slice_ else []
     return [row.name.removeprefix(f"{slice_}:") for row in rows]

@@ -20,7 +20,7 @@ class Stretch:
 
 
 def strip(nodes: Sequence[str], stretches: Sequence[Stretch], *, begin: datetime, hours: float, width: int) -> list[str]:
-    """The scale, the nodes, and what the marks mean. Fits into `width`."""
+    """Returns the scale, the nodes, and what the marks mean. Fits into `width`."""
     label = max((len(node) for node in nodes), default=0)
     cells = max(width - label - 2, LABEL_EVERY)
     cell = timedelta(hours=hours) / cells

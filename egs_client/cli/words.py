@@ -58,7 +58,7 @@ def size(nodes: int, gpus_per_node: int | None, shape: str, memory_gib: int | No
 
 
 def here(sentence: str) -> str:
-    """The server's sentence, with times of the reader's clock."""
+    """Returns the server's sentence, with times of the reader's clock."""
     return UTC_TEXT.sub(lambda found: clock(datetime.fromisoformat(found[1]).replace(tzinfo=UTC)), sentence)
 
 

@@ -69,7 +69,7 @@ class Access:
 
 
 def reason_of(text: str) -> str:
-    """The message of a Status of Kubernetes, or the text itself."""
+    """Returns the message of a Status of Kubernetes, or the text itself."""
     try:
         said = yaml.safe_load(text)
     except yaml.YAMLError:

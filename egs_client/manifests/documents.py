@@ -210,7 +210,7 @@ def instant(value: Any) -> Any:
 
 
 def translated(kind: Kind, text: str) -> str:
-    """The API's names of fields in a sentence, as manifests call them."""
+    """Returns the API's names of fields in a sentence, as manifests call them."""
     for each in kind.fields:
         if each.api != each.name and "_" in each.api:
             text = text.replace(each.api, manifest_name(each.api))

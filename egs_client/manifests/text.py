@@ -46,7 +46,7 @@ class Document:
     blocks: Mapping[Path, int] = field(default_factory=dict)
 
     def line_of(self, path: Path) -> int:
-        """The line of the value, or of what holds it."""
+        """Returns the line of the value, or of what holds it."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, self.line)

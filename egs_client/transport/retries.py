@@ -20,7 +20,7 @@ class Patience:
     tries: int = 0
 
     def pause_s(self, *, status: int | None = None, retry_after: str = "") -> float | None:
-        """How long to wait before the next try; None: no more. `status` is None where no answer came."""
+        """Returns how long to wait before the next try; None: no more. `status` is None where no answer came."""
         if status is not None and status not in AWAY and not (status == TOO_MANY and retry_after):
             return None
         self.tries += 1

@@ -19,12 +19,12 @@ ALLOCATOR_RECORD: Final = WrittenQuery(AllocatorRecord.objects.all())
 
 
 def absence_load(*, now: datetime) -> HubAbsence | None:
-    """The last absence. Runs one query."""
+    """Returns the last absence. Runs one query."""
     return absence_of(next(iter(ALLOCATOR_RECORD()), None), now)
 
 
 def absence_of(record: AllocatorRecord | None, now: datetime) -> HubAbsence | None:
-    """The last absence up to `now`. An absence lasts until the next tick begins."""
+    """Returns the last absence up to `now`. An absence lasts until the next tick begins."""
     if record is None or (there_at := _last_there_at(record, now)) is None:
         return None
     last = HubAbsence(record.away_at, record.back_at) if record.away_at is not None and record.back_at is not None else None

@@ -175,12 +175,12 @@ def box_end_for(freed_at: datetime) -> datetime:
 
 
 def at(moment_s: int) -> datetime:
-    """Seconds since 1970 as a datetime, at most LAST_S."""
+    """Returns seconds since 1970 as a datetime, at most LAST_S."""
     return datetime.fromtimestamp(min(moment_s, LAST_S), UTC)
 
 
 def running_box(rows: tuple[HeldRow, ...], pool_of_node: Mapping[UUID, str]) -> Running:
-    """The box that holds these nodes. A box whose nodes are gone counts, too: it still occupies its slice."""
+    """Returns the box that holds these nodes. A box whose nodes are gone counts, too: it still occupies its slice."""
     row, stand_ins = rows[0], _stand_ins(rows)
     return Running(
         id=str(row.gpr_id),

@@ -238,7 +238,7 @@ def _ask_of(cluster: Cluster, request: ClusterRequest, now: datetime) -> _Filing
 
 
 def _template_of(slice_: Slice, cluster: Cluster, request: ClusterRequest) -> GprTemplate | None:
-    """The one of the workspace or of the platform that it names. Raises TemplateNotFound or InvalidInput."""
+    """Returns the one of the workspace or of the platform that it names. Raises TemplateNotFound or InvalidInput."""
     if request.is_auto:  # it has the template's values already, so it is filed even if the template was deleted or renamed
         return slice_.templates.filter(name=request.template).first()
     template = templates_of(GprTemplate.objects.select_related("cluster"), Q(slice=slice_)).filter(name=request.template).first()

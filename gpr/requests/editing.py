@@ -130,7 +130,7 @@ def gpr_update(gpr: Gpr, changes: dict[str, Any]) -> None:
 
 
 def automatic_place(gpr: Gpr) -> dict[str, Any]:
-    """The field values that undo an administrator's move."""
+    """Returns the field values that undo an administrator's move."""
     return {"place_share": None, "place_key": None, "turn_at": gpr.queued_at}
 
 

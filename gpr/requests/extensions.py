@@ -64,7 +64,7 @@ class ExtensionTrial:
         return next((each for each in hurt if not starts_after(each.next_id, self.gpr)), hurt[0] if hurt else None)
 
     def latest_end(self, refused_at: datetime, obstacle: Obstacle) -> tuple[datetime, Obstacle]:
-        """The latest end found without an obstacle, and the obstacle of a later one."""
+        """Returns the latest end found without an obstacle, and the obstacle of a later one."""
         ends_at = self.gpr.ends_at or refused_at
         can_s, cannot_s = 0, math.floor((refused_at - ends_at).total_seconds())
         # Likely limits first, since two plans confirm one to the second; then bisection.
@@ -114,7 +114,7 @@ def refuse_harmful_extension(gpr: Gpr, *, ends_at: datetime, actor: User, now: d
 
 
 def maintenance_before(gpr: Gpr, ends_at: datetime, now: datetime) -> MaintenanceWindow | None:
-    """A maintenance of one of its nodes that starts before `ends_at`."""
+    """Returns a maintenance of one of its nodes that starts before `ends_at`."""
     held = gpr.reservations.filter(state=ReservationState.HELD)
     return maintenance_over(Node.objects.filter(reservations__in=held).only("cluster"), starts_at=now, ends_at=ends_at).first()
 

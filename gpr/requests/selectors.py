@@ -132,7 +132,7 @@ def series_for(actor: User, series_id: str | UUID, *, write: bool = False) -> Bo
 
 
 def templates_visible_to(actor: User) -> QuerySet[GprTemplate]:
-    """Those of the actor's slices, and those of the platform."""
+    """Returns those of the actor's slices, and those of the platform."""
     rows = GprTemplate.objects.select_related("slice", "cluster")
     return visible_rows(rows, actor, _in_own_slices(actor) | Q(slice=None))
 

@@ -130,7 +130,7 @@ class Breach:
 
 
 def approval_breaches(spec: GprSpec, *, now: datetime, granted: GprSpec | None = None) -> list[Breach]:
-    """The policy rules and budgets that the request exceeds. Values up to those of `granted` need no approval."""
+    """Returns the policy rules and budgets that the request exceeds. Values up to those of `granted` need no approval."""
     excesses = budget_excesses(spec, Ledger.load([spec.slice], now=now), now=now, granted=granted)
     over = [Breach("gpu_hours", excess.text, excess.fitting_s) for excess in excesses if excess.needs_approval]
     return [*policy_breaches(spec, granted=granted), *over]

@@ -95,7 +95,7 @@ def of_workload(reference: str) -> Q:
 
 
 def usage_by(rows: QuerySet[UsageDay], *, by: str, since: date, step: str = "total") -> QuerySet[Any, Any]:
-    """Rows with `key`, `name`, `of`, `since` (the first day of their step) and TOTALS. Runs one query, and one for prices."""
+    """Returns rows with `key`, `name`, `of`, `since` (the first day of their step) and TOTALS. Runs one query, and one for prices."""
     dimension = DIMENSIONS[by]
     begins: dict[str, Any] = {"total": Cast(Value(since), DateField()), "day": F("day"), "month": TruncMonth("day")}
     named: dict[str, Any] = {

@@ -71,7 +71,7 @@ class Channel(models.Model):
         return self.kind == ChannelKind.MAIL and self.confirmed_at is None
 
     def sealed_at(self, at: datetime) -> list[str]:
-        """The encrypted secrets that hold then, the newest first."""
+        """Returns the encrypted secrets that hold then, the newest first."""
         has_replaced = self.replaced_until_at is not None and at < self.replaced_until_at
         return [sealed for sealed in (self.sealed, self.replaced_sealed if has_replaced else "") if sealed]
 

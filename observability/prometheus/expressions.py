@@ -68,7 +68,7 @@ def expressions(gpus: Sequence[NamedGpu], *, step_s: int, matchers: str) -> list
 
 
 def read(expression: Expression, series: Iterable[Mapping[str, Any]], gpus: Sequence[NamedGpu]) -> dict[UUID, dict[float, float]]:
-    """The values by GPU and by the end of the step. Raises KeyError, TypeError or ValueError for what is no answer to it."""
+    """Returns the values by GPU and by the end of the step. Raises KeyError, TypeError or ValueError for what is no answer to it."""
     by_uuid = {gpu.uuid: gpu.key for gpu in gpus}
     by_place = {(gpu.node, str(gpu.index)): gpu.key for gpu in gpus if gpu.is_by_place}
     found: dict[UUID, dict[float, _Sources]] = defaultdict(lambda: defaultdict(dict))

@@ -87,7 +87,7 @@ def gpus_with_readings(actor: User, *, now: datetime) -> QuerySet[Gpu]:
 
 
 def in_view(view: str) -> Q:
-    """A filter for `gpus_with_readings`."""
+    """Returns a filter for `gpus_with_readings`."""
     has_failed = Q(has_totals=True, latest_reading__rows_failed__gt=0)
     faults = Q(latest_reading__throttled_percent__gt=0) | Q(latest_reading__new_faults__gt=0) | has_failed
     conditions: dict[str, Q] = {

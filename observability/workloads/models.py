@@ -131,5 +131,5 @@ class Pod(models.Model):
 
     @property
     def place(self) -> str:
-        """The pod's place in words, such as `worker 3` or `rank 3`."""
+        """Returns the pod's place in words, such as `worker 3` or `rank 3`."""
         return f"{self.role or 'rank'} {self.rank}" if self.rank is not None else self.role

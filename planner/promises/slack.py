@@ -122,7 +122,7 @@ class SlackTracker:
         return min(max(better, 0.0), 1.0)
 
     def _overtaking(self, priority: int, gpu_s: int) -> float:
-        """The share of all GPUs that recent overtaking arrivals need: higher priority, or less work at the same."""
+        """Returns the share of all GPUs that recent overtaking arrivals need: higher priority, or less work at the same."""
         now_s, observed_s = self._board.now_s, self._slack.observed_s
         while self._arrivals and self._arrivals[0].at_s < now_s - observed_s:
             gone = self._arrivals.popleft()

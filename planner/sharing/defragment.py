@@ -141,7 +141,7 @@ def _large(board: Board, only: str) -> Iterator[Waiting]:
 
 
 def _instead_s(board: Board, request: Request, expected_s: int) -> int:
-    """The start without moves. The request must have no slot now."""
+    """Returns the start without moves. The request must have no slot now."""
     found = board.earliest(board.demand(request), board.soonest_s(request), expected_s)
     return expected_s if found is None else found[0]
 

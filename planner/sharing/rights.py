@@ -232,7 +232,7 @@ class _Granted:
         self._fixed: list[_Share] = []
 
     def beside(self, share: _Share) -> int:
-        """GPUs of other slices at its start, or with bookings, the most while it lasts."""
+        """Returns GPUs of other slices at its start, or with bookings, the most while it lasts."""
         if share.is_fixed:
             return sum(_largest(self._all, share).values())
         before = self._sum(share.start_s) - self._level_at(share.slice, share.start_s)

@@ -120,7 +120,7 @@ class TemplateForm(ServiceForm):
 
 
 def initial_by(template: GprTemplate) -> dict[str, Any]:
-    """The form fields that the template sets."""
+    """Returns the form fields that the template sets."""
     asked = template.asked
     given = {name: asked[name] for name in SAME_FIELDS if name in asked}
     if {"shape", "min_gpu_memory_gib"} & given.keys():

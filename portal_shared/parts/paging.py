@@ -33,7 +33,7 @@ class ListPage(Generic[Row]):
 
 
 def page_of(request: PageRequest, rows: QuerySet[Row, Row], *, ordering: tuple[str, ...]) -> ListPage[Row]:
-    """The page of `?cursor=`. Raises InvalidInput."""
+    """Returns the page of `?cursor=`. Raises InvalidInput."""
     try:
         found = page_behind(rows, ordering, cursor=request.GET.get(CURSOR), size=PAGE_ROWS)
     except ValidationError:

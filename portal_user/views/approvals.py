@@ -38,7 +38,7 @@ def approvals(request: PageRequest) -> HttpResponse:
 @require_GET
 @signed_in
 def count(request: PageRequest) -> HttpResponse:
-    """The count in the navigation."""
+    """Returns the count in the navigation."""
     number = approvals_visible_to(request.user, now=request.now).order_by().count()
     return render(request, "components/shell/nav_count.html", {"count": NavCount.of_approvals(number)})
 

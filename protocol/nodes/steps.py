@@ -101,7 +101,7 @@ CAPABILITIES: tuple[str, ...] = (*EntryStep, *ExitStep, *RepairStep)
 
 
 def step_name(step: str) -> str:
-    """The name that people read."""
+    """Returns the name that people read."""
     return _NAMES.get(step, step.replace("_", " ").capitalize())
 
 

@@ -63,7 +63,7 @@ def main_of(objects: list[Object]) -> Object | None:
 
 
 def owner_label(kind: str) -> str:
-    """The label by which the operator of this kind marks all pods of one object, with the object's name as its value."""
+    """Returns the label by which the operator of this kind marks all pods of one object, with the object's name as its value."""
     return {
         WorkloadKind.JOB_SET: JOB_SET_OF_POD,
         WorkloadKind.PYTORCH_JOB: TRAINING_OF_POD,

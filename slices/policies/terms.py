@@ -78,7 +78,7 @@ TERMS: Final = {
 
 
 def effective(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that hold for a workspace. Later layers come first."""
+    """Returns the values that hold for a workspace. Later layers come first."""
     found = {name: term.default for name, term in TERMS.items()}
     for layer in layers:
         found |= layer

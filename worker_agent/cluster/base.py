@@ -141,7 +141,7 @@ class ClusterDriver(Protocol):
         """Replaces the document of this version ("": there is none). Returns the new version."""
 
     def observe(self) -> dict[str, NodeState]:
-        """All managed GPU nodes by name. May lag behind."""
+        """Returns all managed GPU nodes by name. May lag behind."""
 
     def serial(self) -> int:
         """Rises with each change that matters to a pass."""

@@ -355,7 +355,7 @@ def _said(call: StepCall, want: int, sick: list[int], busy: int) -> str:
 
 
 def _measured(call: StepCall, sick: list[int], busy: int) -> tuple[CheckResult, ...]:
-    """Figures of a healthy node, the same at each run."""
+    """Returns figures of a healthy node, the same at each run."""
     match call.step:
         case EntryStep.GPU_COUNT:
             return (expect("gpu_count", len(call.assignment.gpus), len(call.assignment.gpus), is_least=True),)

@@ -153,7 +153,7 @@ class KubernetesCluster:
 
     @property
     def idle_s(self) -> float:
-        """Seconds since the last pass began."""
+        """Returns seconds since the last pass began."""
         return time.monotonic() - self._observed_mono
 
     def stop(self) -> None:

@@ -141,5 +141,5 @@ def _inference(at_s: float, since_s: float) -> SimulatedWork:
 
 
 def _forgotten(since_s: float) -> SimulatedWork:
-    """A notebook that somebody left open."""
+    """Returns a notebook that somebody left open."""
     return SimulatedWork(0.35, 0.1, 0.2, 0.2) if 60 < since_s < 180 else SimulatedWork(0.0, memory=0.14)

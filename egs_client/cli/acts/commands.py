@@ -34,7 +34,7 @@ PLAIN = {"list": "List them.", "get": "Show one.", "create": "Make one.", "updat
 
 
 def group_of(path: str, *, only: Sequence[str] = ()) -> typer.Typer:
-    """A command for each method of the resource at `path` of the client, as `slices.members`."""
+    """Returns a command for each method of the resource at `path` of the client, as `slices.members`."""
     from egs_client.sync.api import Api
 
     app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None)

@@ -63,7 +63,7 @@ def _number(text: str) -> Any:
 
 
 def texts_of(doc: str) -> dict[str, str]:
-    """The help of each field by its name; that of the operation under an empty one."""
+    """Returns the help of each field by its name; that of the operation under an empty one."""
     found, name = {"": ""}, ""
     for line in inspect.cleandoc(doc).splitlines():
         field, colon, text = line.partition(": ")

@@ -72,7 +72,7 @@ def usage(
 
 
 def span(month: str | None) -> tuple[date, date]:
-    """The first day of the month, and of the next one."""
+    """Returns the first day of the month, and of the next one."""
     if month is not None and not MONTH.fullmatch(month):
         raise Refused(f"“{month}” is no month. Write it as 2027-01.")
     try:

@@ -160,7 +160,7 @@ def _stay(row: Reservation, now: datetime) -> PastBox:
 
 
 def _steps(row: Reservation) -> list[StepRow]:
-    """Every attempt in order of its end."""
+    """Returns every attempt in order of its end."""
     return [step_row(result) for result in StepResult.objects.filter(reservation=row).prefetch_related("results")]
 
 

@@ -36,7 +36,7 @@ def queue(request: PageRequest) -> HttpResponse:
 @require_GET
 @admin_only
 def count(request: PageRequest) -> HttpResponse:
-    """The count in the navigation."""
+    """Returns the count in the navigation."""
     return render(request, "components/shell/nav_count.html", {"count": queue_count(Gpr.objects.filter(state=GprState.QUEUED).count())})
 
 

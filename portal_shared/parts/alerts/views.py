@@ -58,7 +58,7 @@ def render_rules(request: PageRequest, portal: Portal) -> HttpResponse:
 
 
 def render_count(request: PageRequest) -> HttpResponse:
-    """The count in the navigation of both portals."""
+    """Returns the count in the navigation of both portals."""
     return render(request, "components/shell/nav_count.html", {"count": NavCount.of_alerts(firing_count(request.user))})
 
 

@@ -162,11 +162,11 @@ class RequestForms:
         return self.form(initial={**given, "key": new_key()})
 
     def question(self, form: GprForm) -> GprForm:
-        """The form with an optional name."""
+        """Returns the form with an optional name."""
         return self.form(form.data, is_question=True)
 
     def _usual(self) -> dict[str, Any]:
-        """The GPU of this user's last request in the workspace, else the one with the most nodes.
+        """Returns the GPU of this user's last request in the workspace, else the one with the most nodes.
 
         GPUs per node stay empty, which means all of the node.
         """

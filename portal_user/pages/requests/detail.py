@@ -234,7 +234,7 @@ def _actions(gpr: Gpr, request: PageRequest, is_writable: bool, *, has_notice: b
 
 
 def _nodes(gpr: Gpr, *, with_gpus: bool) -> list[Reservation]:
-    """Nodes of its last run, without released spares that never joined."""
+    """Returns nodes of its last run, without released spares that never joined."""
     rows = Reservation.objects.filter(gpr=gpr, run=gpr.run).select_related("node").order_by("node__name", "pk")
     rows = rows.exclude(replaces__isnull=False, joined_at=None, state=ReservationState.RELEASED)
     return list(rows.prefetch_related("gpus__gpu") if with_gpus else rows)

@@ -168,7 +168,7 @@ class Api:
 
     @contextmanager
     def stream(self, path: str, params: Params, *, silence_s: float) -> Iterator[StreamLines]:
-        """The lines of a watch. Raises Unavailable after `silence_s` without any."""
+        """Returns the lines of a watch. Raises Unavailable after `silence_s` without any."""
         timeout = httpx.Timeout(silence_s, connect=CONNECT_S)
         try:
             with self._client.stream("GET", path, params=params, headers=self._headers(), timeout=timeout) as answer:

@@ -325,7 +325,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
         return not self.is_over and not (self.is_leaving and not self.spec.nodeName)
 
     def run_of(self, gpr_id: str) -> str:
-        """The run of the GPR that its node selector names, or ""."""
+        """Returns the run of the GPR that its node selector names, or ""."""
         return (self.spec.nodeSelector or {}).get(cluster_names.box_label(gpr_id), "")
 
     @property

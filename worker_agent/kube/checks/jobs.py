@@ -238,7 +238,7 @@ class CheckJobs:
             return f"its log cannot be read: {error}"
 
     def _words(self, pod: Pod | None, state: TerminatedState | None, *, timeout_s: float = TIMEOUT_S) -> str:
-        """The termination message, or else the end of the log."""
+        """Returns the termination message, or else the end of the log."""
         if state is not None and state.message:
             return state.message
         if pod is None:
@@ -356,7 +356,7 @@ def _apart(work: CheckJob) -> dict[str, Any]:
 
 
 def _volumes(work: CheckJob) -> Mapping[str, tuple[str, dict[str, Any]]]:
-    """Mount path and source by name."""
+    """Returns mount path and source by name."""
     volumes: dict[str, tuple[str, dict[str, Any]]] = {"tmp": ("/tmp", {"emptyDir": {}})}  # noqa: S108  # the pod's own
     if work.shared_memory_mib:
         volumes["shm"] = ("/dev/shm", {"emptyDir": {"medium": "Memory", "sizeLimit": f"{work.shared_memory_mib}Mi"}})  # noqa: S108

@@ -100,7 +100,7 @@ class Volumes:
         return msgspec.structs.replace(told, verdict=Verdict.WARN) if unknown and not left else told
 
     def _owner(self, name: str) -> str | None:
-        """The namespace of its claim. Returns None if the volume was deleted."""
+        """Returns the namespace of its claim. Returns None if the volume was deleted."""
         try:
             # Tenants cannot write to a volume, and it names its claim even after that was deleted.
             return self._api.get(f"/api/v1/persistentvolumes/{name}", _Volume).spec.claimRef.namespace

@@ -67,7 +67,7 @@ def _rank_of(pod: Pod, has_first: bool) -> int | None:
 
 
 def part_of(text: str, since: str) -> PodLogPart:
-    """The lines after that time, without their times. The last line may be cut off: it comes whole the next time."""
+    """Returns the lines after that time, without their times. The last line may be cut off: it comes whole the next time."""
     lines = [line.partition(" ") for line in text.splitlines(keepends=True) if line.endswith("\n")]
     kept: list[str] = []
     until, size = since, 0

@@ -127,7 +127,7 @@ class Observation:
         return [pod for pod in unplaced if not self._is_box_there(pod)]
 
     def pods_of_former_nodes(self) -> list[Pod]:
-        """Lifted pods still running on a node re-created under its old name."""
+        """Returns lifted pods still running on a node re-created under its old name."""
         there = [node for node in map(self.node, self.pods.placed) if node is not None and has_records(node)]
         return [pod for node in there for pod in self._pods_of_former_node(node, self.state(node).records)]
 

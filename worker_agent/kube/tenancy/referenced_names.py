@@ -163,7 +163,7 @@ class ReferencedNames:
 
 
 def _of_subject(subject: _Ref) -> str:
-    """The namespace whose service accounts the subject names, or ""."""
+    """Returns the namespace whose service accounts the subject names, or ""."""
     match subject.kind:
         case "ServiceAccount":
             return subject.namespace
