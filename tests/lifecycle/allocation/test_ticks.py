@@ -443,7 +443,7 @@ def test_while_a_cluster_is_silent_an_overdue_box_there_moves_no_promise_but_put
 
 
 def test_nothing_is_freed_because_time_has_passed() -> None:
-    """I8: only the agent's word, or an administrator's, releases a node."""
+    """I8: only the agent's RELEASED, or an administrator's word, releases a node; not an exit that the agent tells late."""
     stage = Stage(nodes=1)
     gpr = stage.active()
     late = stage.submit(make_slice(stage.cluster, owner=stage.owner), name="late")
@@ -451,10 +451,12 @@ def test_nothing_is_freed_because_time_has_passed() -> None:
     for _ in range(5):
         stage.after(7200)
         stage.tick()
+    stage.say(gpr, Phase.EXITING)
+    stage.tick()
 
     assert fresh(gpr).state == S.EXITING
     assert fresh(late).state == S.QUEUED
     assert [row.gpr_id for row in stage.held()] == [gpr.pk]
-    stage.say(gpr, *EXIT)
+    stage.say(gpr, Phase.RELEASED)
     stage.tick()
     assert (fresh(gpr).state, fresh(late).state) == (S.COMPLETED, S.PROVISIONING)
