@@ -63,5 +63,6 @@ def shared_paths(portal: Portal) -> list[URLPattern]:
         question("alert-rules/new/", alerts.create_rule, "alert-rule-create"),
         question("alert-rules/<uuid:pk>/", alerts.change_rule, "alert-rule"),
         question("alert-rules/<uuid:pk>/delete/", alerts.delete_rule, "alert-rule-delete"),
+        question("alert-silences/new/", alerts.create_silence, "alert-silence-create"),
         question("alert-silences/<uuid:pk>/end/", alerts.end_silence, "alert-silence-end"),
     ]

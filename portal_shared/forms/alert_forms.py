@@ -36,6 +36,27 @@ class SilenceForm(forms.Form):
         self.fields["what"].choices = choices  # type: ignore[attr-defined]  # of a ChoiceField
 
 
+class NewSilenceForm(SilenceForm):
+    """`of` are the workspaces to choose from; without any it is a silence of the platform's alerts, on a cluster or node."""
+
+    slice = forms.ChoiceField(label="Workspace")
+    rule = forms.ChoiceField(label="Rule", required=False)
+    cluster = forms.ChoiceField(label="Cluster", required=False)
+    node = PlainTextField(label="Node", max_length=NAME_MAX_CHARS, required=False, help_text="Its name. Empty: all nodes.")
+
+    def __init__(
+        self, *args: Any, of: Sequence[tuple[str, str]], rules: Iterable[tuple[str, str]], clusters: Iterable[str], **kwargs: Any
+    ) -> None:
+        super().__init__(*args, choices=(), **kwargs)
+        del self.fields["what"]
+        choices = {"slice": of, "rule": [("", "All rules"), *rules], "cluster": [("", "All clusters"), *((one, one) for one in clusters)]}
+        for name, known in choices.items():
+            self.fields[name].choices = known  # type: ignore[attr-defined]
+        for name in ("cluster", "node") if of else ("slice",):
+            del self.fields[name]
+        self.order_fields(["slice", "rule", "cluster", "node", "length", "reason"])
+
+
 class RuleForm(forms.Form):
     """`watches` is `signal:kind`. `of` are the workspaces to choose from; without any it is a rule of the platform. `clusters` and `shapes`
     are names.

@@ -15,6 +15,7 @@ from django.http import HttpResponse
 from core.errors import InvalidInput
 from core.pages import words
 from core.pages.parts import Fact, ListFoot, Tab
+from core.rest.references import id_of
 from core.streaming import StreamedText
 from inventory.models import Gpu, Reservation, ReservedGpu
 from inventory.selectors import HELD
@@ -43,7 +44,7 @@ CSV_COLUMNS: Final = (
 )
 SPARK: Final = timedelta(minutes=30)
 SPARK_WIDTH, SPARK_HEIGHT, SPARK_LEAST_C, SPARK_MOST_C = 154, 22, 25, 95
-FILTER_MAX_CHARS: Final = 100
+FILTER_MAX_CHARS, TICKED_MAX = 100, 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +93,18 @@ class GpuLine:
 
 @dataclass(frozen=True, slots=True)
 class GpuFilters:
+    """`gpus`: ids with commas between, which leave no room for other filters."""
+
     view: str = ""
     cluster: str = ""
     shape: str = ""
     q: str = ""
+    gpus: str = ""
 
     @classmethod
     def of(cls, request: PageRequest) -> GpuFilters:
+        if ticked := list(filter(id_of, ",".join(request.GET.getlist("gpu")).split(",")[:TICKED_MAX])):
+            return cls(gpus=",".join(ticked))
         given = {
             name: request.GET.get(name, "").replace("\x00", "")[:FILTER_MAX_CHARS].strip() for name in ("view", "cluster", "shape", "q")
         }
@@ -108,13 +114,15 @@ class GpuFilters:
 
     @property
     def in_url(self) -> dict[str, str]:
-        return {"view": self.view, "cluster": self.cluster, "shape": self.shape, "q": self.q}
+        return {"view": self.view, "cluster": self.cluster, "shape": self.shape, "q": self.q, "gpu": self.gpus}
 
     @property
     def is_narrow(self) -> bool:
-        return any((self.cluster, self.shape, self.q))
+        return any((self.cluster, self.shape, self.q, self.gpus))
 
     def narrow(self, rows: QuerySet[Gpu, Gpu]) -> QuerySet[Gpu, Gpu]:
+        if self.gpus:
+            return rows.filter(pk__in=self.gpus.split(","))
         exact = {"node__cluster__name": self.cluster, "node__shape": self.shape}
         rows = rows.filter(**{name: value for name, value in exact.items() if value})
         if not self.q:
@@ -165,7 +173,7 @@ class GpuTable:
             facts_url=url_with(url, {"part": "facts"}),
             clear_url=url_with(url, {"view": filters.view}) if filters.is_narrow else "",
             map_url=portal.url("gpu-map"),
-            compare_url=url_with(portal.url("gpu-compare"), filters.in_url),
+            compare_url=portal.url("gpu-compare"),
             is_bare=not counts["all"],
         )
 

@@ -159,11 +159,12 @@ class AlertsPage:
     clear_url: str
     url: str  # of its fragment
     rules_url: str
+    silence_url: str  # of a new silence
     read_only: str
     why_none: str
 
     @classmethod
-    def build(cls, request: PageRequest, portal: Portal) -> AlertsPage:
+    def build(cls, request: PageRequest, portal: Portal, *, may_silence: bool) -> AlertsPage:
         filters, url = AlertFilters.read(request), portal.url("alerts")
         rows = _within(request, portal, filters)
         counts = _counts(rows)
@@ -191,6 +192,7 @@ class AlertsPage:
             clear_url=filters.clear_url(url),
             url=url_with(url, filters.in_url, **at_page(request), part="list"),
             rules_url=portal.url("alert-rules"),
+            silence_url=portal.url("alert-silence-create") if request.may_write and may_silence else "",
             read_only=why_not_write(request),
             why_none=NONE[filters.state],
         )

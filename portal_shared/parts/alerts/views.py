@@ -8,17 +8,18 @@ from typing import Any, cast
 from uuid import UUID
 
 from django import forms
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpResponse
 from django.shortcuts import render
 
 from accounts.policy import Verb, may
+from core.errors import InvalidInput, NotFound
 from core.pages import words
 from gpr.requests.spec import shapes_of
 from inventory.models import Node
-from inventory.selectors import cluster_for, clusters_visible_to, shapes_known
-from observability.alerts.models import Alert, AlertRule
-from observability.alerts.selectors import alert_for, firing_count, only_node_of, rule_for, silence_for
+from inventory.selectors import cluster_for, clusters_visible_to, node_known_to, shapes_known
+from observability.alerts.models import Alert, AlertRule, Tells
+from observability.alerts.selectors import alert_for, firing_count, only_node_of, rule_for, rules_visible_to, silence_for
 from observability.alerts.services import (
     RuleTerms,
     alert_acknowledge,
@@ -30,7 +31,7 @@ from observability.alerts.services import (
     silence_words,
 )
 from portal_shared.access import PageRequest
-from portal_shared.forms.alert_forms import AcknowledgeForm, RuleForm, SilenceForm
+from portal_shared.forms.alert_forms import AcknowledgeForm, NewSilenceForm, RuleForm, SilenceForm
 from portal_shared.forms.questions import Question, decide, sent
 from portal_shared.parts.alerts.listing import AlertsPage
 from portal_shared.parts.alerts.one import AlertPage
@@ -41,11 +42,13 @@ from slices.models import Slice
 from slices.selectors import slice_for, slices_visible_to_members
 
 TOPICS = ("alerts",)
+RULES_SHOWN = 200
 FIELDS = {"signal": "watches", "kind": "watches", "ends_at": "length"}
 
 
 def render_alerts(request: PageRequest, portal: Portal) -> HttpResponse:
-    return _render(request, AlertsPage.build(request, portal), "list", {"list": "list"})
+    may_silence = portal.is_admin or bool(_own_workspaces(request))
+    return _render(request, AlertsPage.build(request, portal, may_silence=may_silence), "list", {"list": "list"})
 
 
 def render_alert(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
@@ -97,6 +100,40 @@ def silence(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
     return decide(request, question, do, topics=TOPICS, fields=FIELDS)
 
 
+def create_silence(request: PageRequest, portal: Portal) -> HttpResponse:
+    of = _workspace_choices(request, portal)
+    whose_rules = Q(slice=None) if portal.is_admin else Q(tells__in=(Tells.BOX, Tells.BOTH), slice=None) | Q(slice__in=[pk for pk, _ in of])
+    rules = rules_visible_to(request.user).filter(whose_rules).order_by("name")
+    form = NewSilenceForm(
+        sent(request), of=of, rules=[(str(rule.pk), rule.name) for rule in rules[:RULES_SHOWN]], clusters=_cluster_names(request)
+    )
+
+    def do(rule: str, length: int, reason: str, **at: str) -> str:
+        made = silence_create(
+            slice_=slice_for(request.user, at["slice"], verb=Verb.REQUEST) if "slice" in at else None,
+            rule=rule_for(request.user, rule) if rule else None,
+            cluster=cluster_for(request.user, at["cluster"]) if at.get("cluster") else None,
+            node=_node(request, at["node"]) if at.get("node") else None,
+            ends_at=request.now + timedelta(seconds=length),
+            reason=reason,
+            actor=request.user,
+            now=request.now,
+        )
+        return f"Silent for {words.duration(length)}: {silence_words(made)}"
+
+    whose = "Alerts of the platform" if portal.is_admin else "Alerts of a workspace"
+    text = f"{whose} stay in the list, and nobody is told of them. EGS tells of those that still fire at the end of the silence."
+    question = _question(request, portal, form, "Silence alerts", text, "Silence", ("alert-silence-create",))
+    return decide(request, question, do, topics=TOPICS, fields=FIELDS)
+
+
+def _node(request: PageRequest, name: str) -> Node:
+    try:
+        return node_known_to(request.user, name)
+    except NotFound:
+        raise InvalidInput({"node": ["There is no such node."]}) from None
+
+
 def _silence_choices(alert: Alert, node: Node | None) -> list[tuple[str, str]]:
     choices = [("alert", f"This alert: {alert.places}"), ("rule", f"All alerts of the rule {alert.rule.name}")]
     choices += [("node", f"All alerts on node {node.name}")] if node is not None else []
@@ -116,7 +153,7 @@ def end_silence(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
 
 
 def create_rule(request: PageRequest, portal: Portal) -> HttpResponse:
-    of = [] if portal.is_admin else [(str(one.pk), one.name) for one in _own_workspaces(request)]
+    of = _workspace_choices(request, portal)
     shapes = shapes_known() if portal.is_admin else {shape for one in _own_workspaces(request) for shape in shapes_of(one)}
     form = RuleForm(sent(request), of=of, clusters=_cluster_names(request), shapes=sorted(shapes))
 
@@ -179,6 +216,11 @@ def _cluster_names(request: PageRequest) -> QuerySet[Any, str]:
 def _own_workspaces(request: PageRequest) -> list[Slice]:
     """Returns workspaces in which the reader may make rules."""
     return [one for one in slices_visible_to_members(request.user).order_by("name") if may(request.user, Verb.REQUEST, one)]
+
+
+def _workspace_choices(request: PageRequest, portal: Portal) -> list[tuple[str, str]]:
+    """Without any it is about the platform."""
+    return [] if portal.is_admin else [(str(one.pk), one.name) for one in _own_workspaces(request)]
 
 
 def _question(

@@ -198,3 +198,28 @@ def test_ten_thousand_alerts_are_pages_of_a_few_queries(world: World, owner: Cli
         rule_of(world.slice, world.people.owner if n % 2 else None, name=f"r{n}")
     with django_assert_max_num_queries(14):  # type: ignore[operator]
         assert text(owner.get("/alert-rules/")).count("/delete/") > 20
+
+
+def test_alerts_are_silenced_without_one_that_fires_and_nobody_silences_those_of_others(world: World, owner: Client, admin: Client) -> None:
+    heat = rule_of(world.slice, None, name="Heat")
+    strange = rule_of(world.foreign, None, name="Canary")
+    node = world.cluster.nodes.order_by("name")[0]
+
+    asked = text(owner.get("/alert-silences/new/", headers=HTMX))
+    assert ("Heat" in asked, "Canary" in asked, 'name="node"' in asked) == (True, False, False)
+    given = {"slice": str(world.slice.pk), "rule": str(heat.pk), "length": "2 h", "reason": "We move"}
+    for change in ({"slice": str(world.foreign.pk)}, {"rule": str(strange.pk)}, {"length": "9 years"}, {"reason": ""}):
+        assert f'name="{next(iter(change))}"' in text(owner.post("/alert-silences/new/", {**given, **change}, headers=HTMX))
+    assert AlertSilence.objects.count() == 0
+    owner.post("/alert-silences/new/", given, headers=HTMX)
+    assert "Alerts of the rule Heat of workspace" in text(owner.get("/alerts/"))
+    assert "Heat" not in text(admin.get("/admin/alerts/"))
+
+    where = {"rule": "", "cluster": "", "node": "none", "length": "1 d", "reason": "New switches"}
+    assert "There is no such node" in text(admin.post("/admin/alert-silences/new/", where, headers=HTMX))
+    admin.post("/admin/alert-silences/new/", {**where, "node": node.name}, headers=HTMX)
+    page = text(admin.get("/admin/alerts/"))
+    assert f"Alerts on node {node.name}" in page
+    silence = AlertSilence.objects.get(slice=None)
+    admin.post(f"/admin/alert-silences/{silence.pk}/end/", headers=HTMX)
+    assert f"Alerts on node {node.name}" not in text(admin.get("/admin/alerts/"))

@@ -127,6 +127,9 @@ def test_several_gpus_stand_in_one_table_and_chart_the_hottest_first(admin: Clie
     assert re.search(r'<td class="num">89</td> ?<td class="num">41</td>', shown)
     assert "runs of vision took its GPUs" in shown
     assert shown.count('<span class="swatch ws-h') == 8
+    ticked = text(admin.get(f"{FLEET}compare/", {"view": "hot", "gpu": [str(gpus[2].pk), str(gpus[1].pk), "odd"]}))
+    assert re.findall(r'<th scope="col" class="num">([^<]+)</th>', ticked) == ["aurora-0 GPU 1", "aurora-0 GPU 2"]
+    assert f'name="gpu" value="{gpus[2].pk}" form="gpu-compare"' in text(admin.get(FLEET))
 
 
 @pytest.mark.parametrize(("measure", "value"), [("use", "97"), ("power", "650"), ("memory", "20")])
@@ -141,6 +144,7 @@ def test_a_comparison_shows_a_member_his_own_gpus_and_nothing_of_others(admin_wo
     strange = text(outsider.get(f"{OWN}compare/", {"q": "runs"}))
     assert "No GPUs match" in strange
     assert "took its GPUs" not in strange
+    assert "No GPUs match" in text(outsider.get(f"{OWN}compare/", {"gpu": str(gpus[0].pk)}))
 
 
 def test_marks_tell_of_checks_and_of_faults(admin: Client, admin_world: AdminWorld, gpus: list[Gpu]) -> None:
