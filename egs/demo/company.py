@@ -27,6 +27,8 @@ from gpr.requests.spec import GprSpec
 from gpr.usage.services import day_of, price_set
 from inventory.models import Cluster
 from inventory.services.maintenance import window_announce, window_draft
+from journal.notices.outbox import outbox_expand
+from journal.notices.services import notices_read_all
 from slices.models import Role, Slice
 from worker_agent.telemetry.simulated import WorkKind
 
@@ -153,6 +155,7 @@ def _last_day(now: datetime) -> Iterator[Act]:
     yield at(3.5, _ask("agents", "tool-use-eval", minutes=3 * 60, nodes=1))
     yield at(3, _ask("speech", "tts-voices", minutes=3 * 60, nodes=1, priority=90))
     yield at(2.5, _ask("vision", "video-scale-up", minutes=8 * 24 * 60, nodes=2))
+    yield at(2.2, _read_notices)
     yield at(2, _ask("search", "index-rebuild", minutes=12 * 60, nodes=2, priority=250))
     yield at(
         1.5, _ask("vision", "release-eval", minutes=4 * 60, nodes=2, earliest_start_at=_hour(now) + timedelta(days=1), is_booking=True)
@@ -221,6 +224,14 @@ def _announce_maintenance(now: datetime) -> None:
         cluster=cluster, node=None, starts_at=starts_at, ends_at=starts_at + timedelta(hours=4), reason="New switches in row 3.", now=now
     )
     window_announce(window=window, actor=User.objects.get(name=ADMIN), now=now)
+
+
+def _read_notices(now: datetime) -> None:
+    """All people have read what they were told until then."""
+    while outbox_expand(now=now):
+        continue
+    for user in User.objects.all():
+        notices_read_all(user=user, now=now)
 
 
 def _end_all(now: datetime) -> None:

@@ -92,7 +92,7 @@ class Scraper:
             return None
         self._asked_mono[exporter.url] = ANSWERED
         faults = [f"{count} {what}" for count, what in ((found.bad_count, "unreadable rows"), (found.old_count, "old rows")) if count]
-        self._tell(exporter, ", ".join(faults))
+        self._tell(exporter, ", ".join(faults) or ("" if found.devices else "it tells of no GPU"))
         return Scrape(exporter, found.devices)
 
     def _tell(self, exporter: Exporter, why: str) -> None:

@@ -109,11 +109,13 @@ def test_a_password_of_an_exporter_is_sent_and_not_logged(url: str, scraper: Scr
     assert [fields["url"] for _, fields in notes] == [f"{url}/page"]
 
 
+@pytest.mark.parametrize("body", [PAGE, b"", b"# HELP up 1\nup 1\n"], ids=["a page", "an empty text", "a text without GPUs"])
 def test_a_fault_of_an_exporter_is_logged_once_until_it_ends(
-    url: str, scraper: Scraper, notes: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    body: bytes, url: str, scraper: Scraper, notes: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tests.agent.telemetry.test_scraping.PAGE", body)
     for _ in range(3):
-        assert list(scraper.scrape([Exporter(f"{url}/page", node="gpu-1")])) == []
+        assert [row for found in scraper.scrape([Exporter(f"{url}/page", node="gpu-1")]) for row in found.rows] == []
     assert [(event, fields["node"]) for event, fields in notes] == [("exporter_unreadable", "gpu-1")]
 
     monkeypatch.setattr("tests.agent.telemetry.test_scraping.PAGE", TEXT)
