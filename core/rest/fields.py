@@ -77,6 +77,14 @@ class WholeNumber(serializers.IntegerField):
         return int(data)
 
 
+class ToldNumber(WholeNumber):
+    """Its bounds stand in the schema; a service checks them, together with all else."""
+
+    def __init__(self, *, bounds: tuple[int, int], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._spectacular_annotation = {"field": {"type": "integer", "minimum": bounds[0], "maximum": bounds[1]}}
+
+
 class Flag(serializers.BooleanField):
     def to_internal_value(self, data: Any) -> bool:
         if not isinstance(data, bool):
@@ -113,7 +121,7 @@ class Word(serializers.RegexField):
     """Text that matches a pattern; nothing is trimmed."""
 
     def __init__(self, regex: str, *, must: str, **kwargs: Any) -> None:
-        super().__init__(regex, trim_whitespace=False, error_messages={"invalid": must}, **kwargs)
+        super().__init__(regex, trim_whitespace=False, error_messages={"invalid": must}, **{"help_text": must, **kwargs})
 
     def to_internal_value(self, data: Any) -> str:
         if not isinstance(data, str):

@@ -19,6 +19,16 @@ REFERENCE = "#/components/schemas/"
 VERBS = {"GET": "get", "PATCH": "update", "DELETE": "delete"}
 # Names that begin a file of the SDK; what two apps share is in SHARED.
 SHARED = "shared"
+# Of OpenAPI, and of msgspec.
+BOUNDS = {
+    "minimum": "ge",
+    "maximum": "le",
+    "minLength": "min_length",
+    "maxLength": "max_length",
+    "minItems": "min_length",
+    "maxItems": "max_length",
+    "pattern": "pattern",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +177,8 @@ class Reader:
         schema = self._components[name]
         needed = schema.get("required", [])
         for wire, kind in schema.get("properties", {}).items():
-            yield self._argument(wire, kind, is_required=wire in needed, is_input=is_input)
+            argument = self._argument(wire, kind, is_required=wire in needed, is_input=is_input)
+            yield _bounded(argument, kind) if is_input else argument
 
     def _argument(self, wire: str, schema: dict[str, Any], *, is_required: bool, is_input: bool = False) -> Argument:
         name = wire.replace("-", "_")
@@ -210,6 +221,13 @@ class Reader:
         if "enum" in schema:
             return _choice(schema["enum"], is_input=is_input)
         return f"models.{name}"
+
+
+def _bounded(argument: Argument, schema: dict[str, Any]) -> Argument:
+    bounds = ", ".join(f"{word}={schema[name]!r}" for name, word in BOUNDS.items() if name in schema)
+    kind = argument.annotation.removesuffix(" | None")
+    none = argument.annotation.removeprefix(kind)
+    return replace(argument, annotation=f"Annotated[{kind}, Meta({bounds})]{none}") if bounds else argument
 
 
 def named(path: str, http: str, *, is_page: bool, lists: set[str]) -> tuple[tuple[str, ...], str]:

@@ -56,8 +56,8 @@ def _model_file(api: ApiDocument, app: str, models: dict[str, Model]) -> str:
         "from __future__ import annotations",
         "from collections.abc import Mapping, Sequence",
         "from datetime import datetime",
-        "from typing import Any, Literal",
-        "from msgspec import UNSET, Struct, UnsetType",
+        "from typing import Annotated, Any, Literal",
+        "from msgspec import UNSET, Meta, Struct, UnsetType",
     ]
     used = {name for model in models.values() for each in model.fields for name in re.findall(r"models\.(\w+)", each.annotation)}
     if foreign := sorted(used - set(models)):
@@ -107,8 +107,8 @@ def _operation_file(api: ApiDocument, app: str, resources: dict[tuple[str, ...],
         "from collections.abc import Mapping, Sequence",
         "from datetime import datetime",
         "from functools import cached_property",
-        "from typing import Any, Literal",
-        "from msgspec import UNSET, UnsetType",
+        "from typing import Annotated, Any, Literal",
+        "from msgspec import UNSET, Meta, UnsetType",
         "from egs_client.aio.pages import AsyncPages",
         "from egs_client.aio.resource import AsyncResource",
         f"from egs_client.models import {app} as models" if app in api.models else "",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 
 class Difference(Struct, kw_only=True):
@@ -26,7 +26,7 @@ class ManifestFault(Struct, kw_only=True):
 class ManifestFileRequest(Struct, kw_only=True):
     """Input whose unknown fields are errors, told together with all others."""
 
-    name: str
+    name: Annotated[str, Meta(min_length=1, max_length=253)]
     text: str
 
 

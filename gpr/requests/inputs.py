@@ -10,7 +10,7 @@ from rest_framework import serializers
 
 from accounts.models import User
 from core.errors import InvalidInput
-from core.rest.fields import Flag, FreeForm, Id, Reference, StrictSerializer, Text, WholeNumber, whole_number
+from core.rest.fields import Flag, FreeForm, Id, Reference, StrictSerializer, Text, ToldNumber, WholeNumber, whole_number
 from core.rest.sentences import MISSING
 from core.words import duration_parse
 from gpr.followers.selectors import predecessor_for
@@ -18,7 +18,7 @@ from gpr.models import AfterCondition, GprTemplate, Nearness
 from gpr.queue.decision_previews import Act
 from gpr.queue.moves import MoveTo
 from gpr.requests.selectors import template_for
-from gpr.requests.spec import GprSpec
+from gpr.requests.spec import BOUNDS, GprSpec
 from gpr.templates.fields import merged
 from inventory.models import Cluster
 from inventory.selectors import cluster_for
@@ -59,11 +59,11 @@ class GprChange(StrictSerializer):
         required=False,
         help_text="E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.",
     )
-    min_gpu_memory_gib = WholeNumber(required=False, allow_null=True)
-    nodes = WholeNumber(required=False)
-    gpus_per_node = WholeNumber(required=False, allow_null=True, help_text="Null: all of each node.")
+    min_gpu_memory_gib = ToldNumber(bounds=BOUNDS["min_gpu_memory_gib"], required=False, allow_null=True)
+    nodes = ToldNumber(bounds=BOUNDS["nodes"], required=False)
+    gpus_per_node = ToldNumber(bounds=BOUNDS["gpus_per_node"], required=False, allow_null=True, help_text="Null: all of each node.")
     duration_s = Duration(required=False)
-    priority = WholeNumber(required=False, help_text="From 1 to 300; a higher priority is first. Default: 101.")
+    priority = ToldNumber(bounds=BOUNDS["priority"], required=False, help_text="A higher priority is first. Default: 101.")
     clusters = serializers.ListField(
         child=Reference(),
         required=False,
@@ -97,7 +97,7 @@ class GprPatch(GprChange):
 class GprCreate(GprChange):
     name = Text(allow_blank=True)
     slice = Reference()
-    nodes = WholeNumber(required=False, help_text="Required unless the template has it.")
+    nodes = ToldNumber(bounds=BOUNDS["nodes"], required=False, help_text="Required unless the template has it.")
     duration_s = Duration(required=False, help_text="Required unless the template has it.")
     template = Reference(
         required=False,
@@ -167,7 +167,7 @@ class NodeReplacement(Versioned):
 
 
 class PriorityChange(Decision):
-    priority = WholeNumber()
+    priority = ToldNumber(bounds=BOUNDS["priority"])
 
 
 class Move(Decision):
@@ -178,7 +178,7 @@ class DecisionQuestion(StrictSerializer):
     """A decision that nobody has made yet."""
 
     act = serializers.ChoiceField(choices=Act.choices)
-    priority = WholeNumber(required=False, help_text="Of `priority`.")
+    priority = ToldNumber(bounds=BOUNDS["priority"], required=False, help_text="Of `priority`.")
     to = serializers.ChoiceField(choices=MoveTo.choices, required=False, help_text="Of `move`.")
     requeue = Flag(required=False, help_text="Of `evict`.")
 

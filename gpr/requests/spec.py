@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -25,6 +25,12 @@ from slices.selectors import refuse_closed
 
 NAME_MAX_CHARS = 63
 MODEL_MAX_CHARS = 16_384
+BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
+    "nodes": (1, NODES_MAX),
+    "gpus_per_node": (1, GPUS_PER_NODE_MAX),
+    "min_gpu_memory_gib": (1, 100_000),
+    "priority": (PRIORITY_MIN, PRIORITY_MAX),
+}
 EARLIEST_START_MAX = timedelta(days=366)
 CLOCK_SLACK = timedelta(minutes=1)
 BOOKING_AHEAD = timedelta(minutes=5)
@@ -234,13 +240,8 @@ def shapes_anywhere() -> list[str]:
 def value_faults(spec: GprSpec) -> list[tuple[str, str]]:
     """The faults that the request would have in every workspace."""
     faults = [("name", text) for text in _name_faults(spec.name)]
-    for field_name, value, least, most in [
-        ("nodes", spec.nodes, 1, NODES_MAX),
-        ("gpus_per_node", spec.gpus_per_node, 1, GPUS_PER_NODE_MAX),
-        ("min_gpu_memory_gib", spec.min_gpu_memory_gib, 1, 100_000),
-        ("priority", spec.priority, PRIORITY_MIN, PRIORITY_MAX),
-    ]:
-        if value is not None and not least <= value <= most:
+    for field_name, (least, most) in BOUNDS.items():
+        if (value := getattr(spec, field_name)) is not None and not least <= value <= most:
             faults.append((field_name, f"Must be from {number(least)} to {number(most)}."))
     if spec.duration_s < 1:
         faults.append(("duration_s", "Must be at least one second."))

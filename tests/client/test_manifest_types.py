@@ -24,12 +24,33 @@ from tests.e2e.processes import ROOT
         ("Workspace", "a", "project: p, clusters: aurora", "clusters", "Must be a list."),
         ("Quota", "", "project: p, shape: H100-80GB, mostGpus: many", "mostGpus", "Must be a whole number."),
         ("GPUJob", "a", "workspace: vision, env: [A]", "env", "Must be a mapping."),
+        ("GPRTemplate", "a", "workspace: vision, nodes: 0", "nodes", "Must be 1 at least."),
+        ("GPUProvisioningRequest", "a", "workspace: vision, priority: 301", "priority", "Must be 300 at most."),
+        ("Policy", "", "workspace: vision, aheadMax: 30s", "aheadMax", "Must be 60 s at least."),
+        ("AlertRule", "a", "workspace: vision, severity: error, runbook: " + "x" * 1001, "runbook", "Must have 1000 characters at most."),
+        ("Quota", "", 'project: p, shape: "", mostGpus: 1', "shape", "Must not be empty."),
     ],
 )
 def test_a_value_that_can_never_be_one_of_the_field_is_told_with_its_line(kind: str, name: str, spec: str, field: str, detail: str) -> None:
     (fault,) = type_faults(documents_check(documents_read("a", document(kind, name, spec))[0])[0])
 
     assert (fault.line, fault.field, fault.detail) == (4 if name else 3, f"spec.{field}", detail)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "spec", "rule"),
+    [
+        ("Project", "a b", "", "63 at most."),
+        ("Workspace", "-a", "project: p", "63 at most."),
+        ("Namespace", "A", "workspace: w, cluster: c", "a Kubernetes namespace."),
+        ("User", "x" * 64, "", "63 at most."),
+    ],
+)
+def test_a_name_of_another_form_is_told_with_the_rule(kind: str, name: str, spec: str, rule: str) -> None:
+    (fault,) = type_faults(documents_check(documents_read("a", document(kind, name, spec))[0])[0])
+
+    assert (fault.field, fault.line) == ("metadata.name", 3)
+    assert fault.detail.endswith(rule)
 
 
 @pytest.mark.parametrize("text", [SETUP, (ROOT / "deploy/examples/templates.yaml").read_text()], ids=["every kind", "templates"])

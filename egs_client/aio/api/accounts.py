@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from egs_client.aio.pages import AsyncPages
 from egs_client.aio.resource import AsyncResource
@@ -14,7 +14,12 @@ from egs_client.models import shared
 
 
 class DeviceLogins(AsyncResource):
-    async def create(self, *, name: str, scope: Literal["read", "gpr:write", "write", "admin"] | UnsetType = UNSET) -> models.DeviceLogin:
+    async def create(
+        self,
+        *,
+        name: Annotated[str, Meta(min_length=1, max_length=63)],
+        scope: Literal["read", "gpr:write", "write", "admin"] | UnsetType = UNSET,
+    ) -> models.DeviceLogin:
         """Ask for a code, which a person who is signed in confirms on a page.
 
         name: What asks, as the person should know it.
@@ -22,7 +27,7 @@ class DeviceLogins(AsyncResource):
         """
         return await self.client.call("POST", "device-logins/", body={"name": name, "scope": scope}, kind=models.DeviceLogin)
 
-    async def take(self, *, device_code: str) -> shared.NewToken:
+    async def take(self, *, device_code: Annotated[str, Meta(min_length=1, max_length=100)]) -> shared.NewToken:
         """Take the token once the code is confirmed. Until then the code of the answer is `authorization_pending`; after `slow_down`
         wait 5 s longer each time. `access_denied`, `expired_token` and `invalid_grant` end it.
         """
@@ -51,7 +56,12 @@ class Roles(AsyncResource):
         return AsyncPages(self.client, "roles/", params={"page_size": page_size}, kind=models.GroupRole)
 
     async def create(
-        self, *, provider: str, group: str, role: Literal["auditor", "admin"], idempotency_key: str | None = None
+        self,
+        *,
+        provider: Annotated[str, Meta(min_length=1, max_length=31)],
+        group: Annotated[str, Meta(min_length=1, max_length=255)],
+        role: Literal["auditor", "admin"],
+        idempotency_key: str | None = None,
     ) -> models.GroupRole:
         """People in the group get the role at once, and lose it when they leave the group."""
         return await self.client.call(
@@ -89,11 +99,11 @@ class Tokens(AsyncResource):
     async def create(
         self,
         *,
-        name: str,
-        scopes: Sequence[Literal["read", "gpr:write", "write", "admin"]],
-        expires_in_s: int | UnsetType = UNSET,
-        networks: Sequence[str] | UnsetType = UNSET,
-        slices: Sequence[str] | UnsetType = UNSET,
+        name: Annotated[str, Meta(min_length=1, max_length=63)],
+        scopes: Annotated[Sequence[Literal["read", "gpr:write", "write", "admin"]], Meta(max_length=8)],
+        expires_in_s: Annotated[int, Meta(ge=1, le=31536000)] | UnsetType = UNSET,
+        networks: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
+        slices: Annotated[Sequence[str], Meta(max_length=50)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> shared.NewToken:
         """POST tokens/
@@ -119,7 +129,9 @@ class Tokens(AsyncResource):
         """Revoke the token at once. It stays in the list."""
         await self.client.call("DELETE", f"tokens/{self.quoted(ref)}/", kind=type(None))
 
-    async def rotate(self, ref: str, *, overlap_s: int | UnsetType = UNSET, idempotency_key: str | None = None) -> shared.NewToken:
+    async def rotate(
+        self, ref: str, *, overlap_s: Annotated[int, Meta(ge=0, le=604800)] | UnsetType = UNSET, idempotency_key: str | None = None
+    ) -> shared.NewToken:
         """Make a new token with the same terms. The old one ends a little later, so that programs can change over without a gap.
 
         overlap_s: The old token works so long; default: an hour.
@@ -145,12 +157,15 @@ class Users(AsyncResource):
     async def create(
         self,
         *,
-        name: str,
-        email: str | UnsetType = UNSET,
+        name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
+        email: Annotated[str, Meta(min_length=1, max_length=254)] | UnsetType = UNSET,
         role: Literal["member", "auditor", "admin"] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.User:
-        """Add a person. Those who come through an identity provider are added when they first sign in."""
+        """Add a person. Those who come through an identity provider are added when they first sign in.
+
+        name: Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most.
+        """
         return await self.client.call(
             "POST", "users/", body={"name": name, "email": email, "role": role}, is_keyed=True, key=idempotency_key, kind=models.User
         )
@@ -182,7 +197,14 @@ class Users(AsyncResource):
             "POST", f"users/{self.quoted(ref)}/end-logins/", body={}, is_keyed=True, key=idempotency_key, kind=type(None)
         )
 
-    async def groups(self, ref: str, *, provider: str, groups: Sequence[str], idempotency_key: str | None = None) -> models.User:
+    async def groups(
+        self,
+        ref: str,
+        *,
+        provider: Annotated[str, Meta(min_length=1, max_length=31)],
+        groups: Annotated[Sequence[str], Meta(max_length=1000)],
+        idempotency_key: str | None = None,
+    ) -> models.User:
         """Say which groups the person is in, as at a sign-in: roles that depend on groups are given and taken at once.
 
         groups: Replaces the whole list.

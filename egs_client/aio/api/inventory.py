@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from egs_client.aio.pages import AsyncPages
 from egs_client.aio.resource import AsyncResource
@@ -30,15 +30,15 @@ class CheckPolicies(AsyncResource):
     async def create(
         self,
         *,
-        cluster: str,
+        cluster: Annotated[str, Meta(min_length=1, max_length=253)],
         limits: Mapping[str, float] | UnsetType = UNSET,
         images: Mapping[str, str] | UnsetType = UNSET,
-        skipped_steps: Sequence[str] | UnsetType = UNSET,
-        storage_class: str | UnsetType = UNSET,
-        rdma_subnet: str | UnsetType = UNSET,
-        runtime_class: str | UnsetType = UNSET,
-        pull_secret: str | UnsetType = UNSET,
-        shape: str | UnsetType = UNSET,
+        skipped_steps: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
+        storage_class: Annotated[str, Meta(max_length=253)] | UnsetType = UNSET,
+        rdma_subnet: Annotated[str, Meta(max_length=19)] | UnsetType = UNSET,
+        runtime_class: Annotated[str, Meta(max_length=253)] | UnsetType = UNSET,
+        pull_secret: Annotated[str, Meta(max_length=253)] | UnsetType = UNSET,
+        shape: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.CheckPolicy:
         """It applies to checks that begin later.
@@ -80,12 +80,12 @@ class CheckPolicies(AsyncResource):
         *,
         limits: Mapping[str, float] | UnsetType = UNSET,
         images: Mapping[str, str] | UnsetType = UNSET,
-        skipped_steps: Sequence[str] | UnsetType = UNSET,
-        storage_class: str | UnsetType = UNSET,
-        rdma_subnet: str | UnsetType = UNSET,
-        runtime_class: str | UnsetType = UNSET,
-        pull_secret: str | UnsetType = UNSET,
-        why: str | UnsetType = UNSET,
+        skipped_steps: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
+        storage_class: Annotated[str, Meta(max_length=253)] | UnsetType = UNSET,
+        rdma_subnet: Annotated[str, Meta(max_length=19)] | UnsetType = UNSET,
+        runtime_class: Annotated[str, Meta(max_length=253)] | UnsetType = UNSET,
+        pull_secret: Annotated[str, Meta(max_length=253)] | UnsetType = UNSET,
+        why: Annotated[str, Meta(max_length=150)] | UnsetType = UNSET,
         if_match: str | None = None,
     ) -> models.CheckPolicy:
         """It applies to checks that begin later.
@@ -131,8 +131,16 @@ class Clusters(AsyncResource):
         """
         return AsyncPages(self.client, "clusters/", params={"page_size": page_size}, kind=models.Cluster)
 
-    async def create(self, *, name: str, idempotency_key: str | None = None) -> models.Cluster:
-        """POST clusters/"""
+    async def create(
+        self,
+        *,
+        name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
+        idempotency_key: str | None = None,
+    ) -> models.Cluster:
+        """POST clusters/
+
+        name: Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most.
+        """
         return await self.client.call("POST", "clusters/", body={"name": name}, is_keyed=True, key=idempotency_key, kind=models.Cluster)
 
     async def get(self, ref: str) -> models.Cluster:
@@ -145,8 +153,8 @@ class Clusters(AsyncResource):
         *,
         api_url: str | UnsetType = UNSET,
         repairs_drift: bool | UnsetType = UNSET,
-        drain_grace_s: int | UnsetType = UNSET,
-        drain_force_after_s: int | UnsetType = UNSET,
+        drain_grace_s: Annotated[int, Meta(ge=0, le=86400)] | UnsetType = UNSET,
+        drain_force_after_s: Annotated[int, Meta(ge=1, le=86400)] | UnsetType = UNSET,
         if_match: str | None = None,
     ) -> models.Cluster:
         """PATCH clusters/{ref}/
@@ -268,7 +276,9 @@ class Nodes(AsyncResource):
         """GET nodes/{ref}/"""
         return await self.client.call("GET", f"nodes/{self.quoted(ref)}/", kind=models.Node)
 
-    async def cordon(self, ref: str, *, why: str, idempotency_key: str | None = None) -> models.Node:
+    async def cordon(
+        self, ref: str, *, why: Annotated[str, Meta(min_length=1, max_length=150)], idempotency_key: str | None = None
+    ) -> models.Node:
         """Nothing new starts on the node; running requests continue to their end.
 
         why: The reason, which is recorded with the user's name.
@@ -277,7 +287,14 @@ class Nodes(AsyncResource):
             "POST", f"nodes/{self.quoted(ref)}/cordon/", body={"why": why}, is_keyed=True, key=idempotency_key, kind=models.Node
         )
 
-    async def force_release(self, ref: str, *, why: str, reservations: Sequence[str], idempotency_key: str | None = None) -> models.Node:
+    async def force_release(
+        self,
+        ref: str,
+        *,
+        why: Annotated[str, Meta(min_length=1, max_length=150)],
+        reservations: Annotated[Sequence[str], Meta(max_length=100)],
+        idempotency_key: str | None = None,
+    ) -> models.Node:
         """Free the node without its agent's confirmation: the administrator vouches that nothing of these reservations runs on it.
 
         why: The reason, which is recorded with the user's name.

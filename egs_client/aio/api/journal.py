@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from egs_client.aio.pages import AsyncPages
 from egs_client.aio.resource import AsyncResource
@@ -80,31 +80,34 @@ class Channels(AsyncResource):
     async def create(
         self,
         *,
-        name: str,
+        name: Annotated[str, Meta(min_length=1, max_length=63)],
         kind: Literal["mail", "slack_webhook", "slack_bot", "webhook"],
-        notice_kinds: Sequence[
-            Literal[
-                "approval_wanted",
-                "decision",
-                "started",
-                "mark",
-                "ends_soon",
-                "ended",
-                "promise_moved",
-                "eviction",
-                "node",
-                "changed",
-                "booking",
-                "budget",
-                "workspace",
-                "alert",
-            ]
+        notice_kinds: Annotated[
+            Sequence[
+                Literal[
+                    "approval_wanted",
+                    "decision",
+                    "started",
+                    "mark",
+                    "ends_soon",
+                    "ended",
+                    "promise_moved",
+                    "eviction",
+                    "node",
+                    "changed",
+                    "booking",
+                    "budget",
+                    "workspace",
+                    "alert",
+                ]
+            ],
+            Meta(max_length=14),
         ]
         | UnsetType = UNSET,
         digest: Literal["none", "hourly", "daily"] | UnsetType = UNSET,
-        secret: str | UnsetType = UNSET,
-        slice: str | UnsetType = UNSET,
-        target: str | UnsetType = UNSET,
+        secret: Annotated[str, Meta(min_length=1, max_length=500)] | UnsetType = UNSET,
+        slice: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
+        target: Annotated[str, Meta(min_length=1, max_length=500)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.NewChannel:
         """Shows the caller's own channels and those of workspaces that the caller manages.
@@ -139,29 +142,32 @@ class Channels(AsyncResource):
         self,
         id: str,
         *,
-        notice_kinds: Sequence[
-            Literal[
-                "approval_wanted",
-                "decision",
-                "started",
-                "mark",
-                "ends_soon",
-                "ended",
-                "promise_moved",
-                "eviction",
-                "node",
-                "changed",
-                "booking",
-                "budget",
-                "workspace",
-                "alert",
-            ]
+        notice_kinds: Annotated[
+            Sequence[
+                Literal[
+                    "approval_wanted",
+                    "decision",
+                    "started",
+                    "mark",
+                    "ends_soon",
+                    "ended",
+                    "promise_moved",
+                    "eviction",
+                    "node",
+                    "changed",
+                    "booking",
+                    "budget",
+                    "workspace",
+                    "alert",
+                ]
+            ],
+            Meta(max_length=14),
         ]
         | UnsetType = UNSET,
         digest: Literal["none", "hourly", "daily"] | UnsetType = UNSET,
-        secret: str | UnsetType = UNSET,
-        name: str | UnsetType = UNSET,
-        target: str | UnsetType = UNSET,
+        secret: Annotated[str, Meta(min_length=1, max_length=500)] | UnsetType = UNSET,
+        name: Annotated[str, Meta(min_length=1, max_length=63)] | UnsetType = UNSET,
+        target: Annotated[str, Meta(min_length=1, max_length=500)] | UnsetType = UNSET,
         is_on: bool | UnsetType = UNSET,
         if_match: str | None = None,
     ) -> models.Channel:
@@ -186,7 +192,7 @@ class Channels(AsyncResource):
         """
         await self.client.call("DELETE", f"channels/{self.quoted(id)}/", if_match=if_match, kind=type(None))
 
-    async def confirm(self, id: str, *, code: str) -> models.Channel:
+    async def confirm(self, id: str, *, code: Annotated[str, Meta(min_length=1, max_length=20)]) -> models.Channel:
         """Confirm a mail address by the code that was sent there."""
         return await self.client.call("POST", f"channels/{self.quoted(id)}/confirm/", body={"code": code}, kind=models.Channel)
 

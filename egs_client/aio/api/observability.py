@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from egs_client.aio.pages import AsyncPages
 from egs_client.aio.resource import AsyncResource
@@ -76,9 +76,9 @@ class AlertRules(AsyncResource):
     async def create(
         self,
         *,
-        name: str,
+        name: Annotated[str, Meta(min_length=1, max_length=80)],
         kind: Literal["threshold", "rate", "trend", "forecast", "absence"],
-        level: float,
+        level: Annotated[float, Meta(ge=-1000000000.0, le=1000000000.0)],
         severity: Literal["info", "warning", "error"],
         signal: Literal[
             "temperature_c",
@@ -117,17 +117,17 @@ class AlertRules(AsyncResource):
             "budget_percent",
         ],
         direction: Literal["above", "below"] | UnsetType = UNSET,
-        clear_level: float | UnsetType = UNSET,
-        severe_level: float | UnsetType | None = UNSET,
-        window_s: int | UnsetType = UNSET,
-        hold_s: int | UnsetType = UNSET,
-        clear_s: int | UnsetType = UNSET,
-        cluster: str | UnsetType | None = UNSET,
-        shape: str | UnsetType = UNSET,
+        clear_level: Annotated[float, Meta(ge=-1000000000.0, le=1000000000.0)] | UnsetType = UNSET,
+        severe_level: Annotated[float, Meta(ge=-1000000000.0, le=1000000000.0)] | UnsetType | None = UNSET,
+        window_s: Annotated[int, Meta(ge=1)] | UnsetType = UNSET,
+        hold_s: Annotated[int, Meta(ge=0)] | UnsetType = UNSET,
+        clear_s: Annotated[int, Meta(ge=0)] | UnsetType = UNSET,
+        cluster: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
+        shape: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
         tells: Literal["admins", "box", "both", "nobody"] | UnsetType = UNSET,
         is_on: bool | UnsetType = UNSET,
-        runbook: str | UnsetType = UNSET,
-        slice: str | UnsetType | None = UNSET,
+        runbook: Annotated[str, Meta(max_length=1000)] | UnsetType = UNSET,
+        slice: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
         idempotency_key: str | None = None,
     ) -> models.AlertRule:
         """Make a rule for the boxes of a workspace; administrators also one of the platform.
@@ -178,21 +178,21 @@ class AlertRules(AsyncResource):
         self,
         id: str,
         *,
-        name: str | UnsetType = UNSET,
+        name: Annotated[str, Meta(min_length=1, max_length=80)] | UnsetType = UNSET,
         kind: Literal["threshold", "rate", "trend", "forecast", "absence"] | UnsetType = UNSET,
         direction: Literal["above", "below"] | UnsetType = UNSET,
-        level: float | UnsetType = UNSET,
-        clear_level: float | UnsetType = UNSET,
-        severe_level: float | UnsetType | None = UNSET,
-        window_s: int | UnsetType = UNSET,
-        hold_s: int | UnsetType = UNSET,
-        clear_s: int | UnsetType = UNSET,
+        level: Annotated[float, Meta(ge=-1000000000.0, le=1000000000.0)] | UnsetType = UNSET,
+        clear_level: Annotated[float, Meta(ge=-1000000000.0, le=1000000000.0)] | UnsetType = UNSET,
+        severe_level: Annotated[float, Meta(ge=-1000000000.0, le=1000000000.0)] | UnsetType | None = UNSET,
+        window_s: Annotated[int, Meta(ge=1)] | UnsetType = UNSET,
+        hold_s: Annotated[int, Meta(ge=0)] | UnsetType = UNSET,
+        clear_s: Annotated[int, Meta(ge=0)] | UnsetType = UNSET,
         severity: Literal["info", "warning", "error"] | UnsetType = UNSET,
-        cluster: str | UnsetType | None = UNSET,
-        shape: str | UnsetType = UNSET,
+        cluster: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
+        shape: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
         tells: Literal["admins", "box", "both", "nobody"] | UnsetType = UNSET,
         is_on: bool | UnsetType = UNSET,
-        runbook: str | UnsetType = UNSET,
+        runbook: Annotated[str, Meta(max_length=1000)] | UnsetType = UNSET,
         if_match: str | None = None,
     ) -> models.AlertRule:
         """Rules of the platform and of workspaces. Members see those that may tell them something.
@@ -252,12 +252,12 @@ class AlertSilences(AsyncResource):
         self,
         *,
         ends_at: datetime | str,
-        reason: str,
-        slice: str | UnsetType | None = UNSET,
-        rule: str | UnsetType = UNSET,
-        cluster: str | UnsetType = UNSET,
-        node: str | UnsetType = UNSET,
-        alert: str | UnsetType = UNSET,
+        reason: Annotated[str, Meta(min_length=1, max_length=200)],
+        slice: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
+        rule: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
+        cluster: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
+        node: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
+        alert: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
         starts_at: datetime | str | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.AlertSilence:
@@ -336,7 +336,7 @@ class Alerts(AsyncResource):
         """List alerts, the newest first. Administrators and auditors see all; members see those of their own boxes."""
         return await self.client.call("GET", f"alerts/{self.quoted(id)}/", kind=models.Alert)
 
-    async def acknowledge(self, id: str, *, note: str | UnsetType = UNSET) -> models.Alert:
+    async def acknowledge(self, id: str, *, note: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET) -> models.Alert:
         """Take care of it. It is told again only if it gets worse.
 
         note: What you do about it.
@@ -441,13 +441,13 @@ class Prometheus(AsyncResource):
         self,
         ref: str,
         *,
-        url: str | UnsetType = UNSET,
+        url: Annotated[str, Meta(max_length=500)] | UnsetType = UNSET,
         auth: Literal["none", "bearer", "basic"] | UnsetType = UNSET,
-        username: str | UnsetType = UNSET,
-        secret: str | UnsetType = UNSET,
-        ca_pem: str | UnsetType = UNSET,
-        matchers: str | UnsetType = UNSET,
-        beyond_s: int | UnsetType = UNSET,
+        username: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET,
+        secret: Annotated[str, Meta(max_length=4000)] | UnsetType = UNSET,
+        ca_pem: Annotated[str, Meta(max_length=20000)] | UnsetType = UNSET,
+        matchers: Annotated[str, Meta(max_length=200)] | UnsetType = UNSET,
+        beyond_s: Annotated[int, Meta(ge=3600, le=7776000)] | UnsetType = UNSET,
         if_match: str | None = None,
     ) -> models.Prometheus:
         """The Prometheus of each cluster, from which long courses of GPUs come.
@@ -511,7 +511,7 @@ class Remediation(AsyncResource):
         id: str,
         *,
         action: Literal["check_node", "restart_driver", "reset_gpus", "reboot_node"] | UnsetType = UNSET,
-        why: str | UnsetType = UNSET,
+        why: Annotated[str, Meta(max_length=150)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.CaseDetail:
         """Repair and check the node as soon as no request holds it. It returns when all checks have passed.
@@ -527,7 +527,9 @@ class Remediation(AsyncResource):
             kind=models.CaseDetail,
         )
 
-    async def give_back(self, id: str, *, why: str, idempotency_key: str | None = None) -> models.CaseDetail:
+    async def give_back(
+        self, id: str, *, why: Annotated[str, Meta(min_length=1, max_length=150)], idempotency_key: str | None = None
+    ) -> models.CaseDetail:
         """Use the node again without checks.
 
         why: The reason, which is recorded with the user's name.
@@ -541,7 +543,9 @@ class Remediation(AsyncResource):
             kind=models.CaseDetail,
         )
 
-    async def keep(self, id: str, *, why: str, idempotency_key: str | None = None) -> models.CaseDetail:
+    async def keep(
+        self, id: str, *, why: Annotated[str, Meta(min_length=1, max_length=150)], idempotency_key: str | None = None
+    ) -> models.CaseDetail:
         """EGS does nothing more to the node until somebody resumes or returns it.
 
         why: The reason, which is recorded with the user's name.
@@ -582,9 +586,9 @@ class RemediationPolicies(AsyncResource):
         restart_driver: Literal["auto", "ask", "never"] | UnsetType = UNSET,
         reset_gpus: Literal["auto", "ask", "never"] | UnsetType = UNSET,
         reboot_node: Literal["auto", "ask", "never"] | UnsetType = UNSET,
-        tries_max: int | UnsetType = UNSET,
-        returns_max: int | UnsetType = UNSET,
-        ignored_xids: Sequence[int] | UnsetType = UNSET,
+        tries_max: Annotated[int, Meta(ge=1, le=10)] | UnsetType = UNSET,
+        returns_max: Annotated[int, Meta(ge=1, le=10)] | UnsetType = UNSET,
+        ignored_xids: Annotated[Sequence[int], Meta(max_length=100)] | UnsetType = UNSET,
         limits: Mapping[str, int] | UnsetType = UNSET,
         if_match: str | None = None,
     ) -> models.RemediationPolicy:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from egs_client.aio.pages import AsyncPages
 from egs_client.aio.resource import AsyncResource
@@ -24,7 +24,12 @@ class Deputies(AsyncResource):
         return AsyncPages(self.client, "deputies/", params={"page_size": page_size, "since": since}, kind=models.Deputy)
 
     async def create(
-        self, *, user: str, ends_at: datetime | str, starts_at: datetime | str | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        *,
+        user: Annotated[str, Meta(min_length=1, max_length=63)],
+        ends_at: datetime | str,
+        starts_at: datetime | str | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.Deputy:
         """Name a deputy, who decides for the caller on what waits for approval. Administrators of the platform or of a project may call
         it.
@@ -82,27 +87,30 @@ class Me(AsyncResource):
     async def update_notices(
         self,
         *,
-        unwanted_kinds: Sequence[
-            Literal[
-                "approval_wanted",
-                "decision",
-                "started",
-                "mark",
-                "ends_soon",
-                "ended",
-                "promise_moved",
-                "eviction",
-                "node",
-                "changed",
-                "booking",
-                "budget",
-                "workspace",
-                "alert",
-            ]
+        unwanted_kinds: Annotated[
+            Sequence[
+                Literal[
+                    "approval_wanted",
+                    "decision",
+                    "started",
+                    "mark",
+                    "ends_soon",
+                    "ended",
+                    "promise_moved",
+                    "eviction",
+                    "node",
+                    "changed",
+                    "booking",
+                    "budget",
+                    "workspace",
+                    "alert",
+                ]
+            ],
+            Meta(max_length=14),
         ]
         | UnsetType = UNSET,
-        muted_slices: Sequence[str] | UnsetType = UNSET,
-        zone: str | UnsetType = UNSET,
+        muted_slices: Annotated[Sequence[str], Meta(max_length=500)] | UnsetType = UNSET,
+        zone: Annotated[str, Meta(min_length=1, max_length=63)] | UnsetType = UNSET,
         quiet_from: str | UnsetType | None = UNSET,
         quiet_until: str | UnsetType | None = UNSET,
         if_match: str | None = None,
@@ -143,11 +151,21 @@ class Projects(AsyncResource):
         """
         return AsyncPages(self.client, "projects/", params={"life": life, "page_size": page_size}, kind=models.Project)
 
-    async def create(self, *, name: str, idempotency_key: str | None = None) -> models.Project:
-        """POST projects/"""
+    async def create(
+        self,
+        *,
+        name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
+        idempotency_key: str | None = None,
+    ) -> models.Project:
+        """POST projects/
+
+        name: Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most.
+        """
         return await self.client.call("POST", "projects/", body={"name": name}, is_keyed=True, key=idempotency_key, kind=models.Project)
 
-    async def archive(self, project: str, *, drain: bool | UnsetType = UNSET, why: str | UnsetType = UNSET) -> models.Closing:
+    async def archive(
+        self, project: str, *, drain: bool | UnsetType = UNSET, why: Annotated[str, Meta(min_length=1, max_length=150)] | UnsetType = UNSET
+    ) -> models.Closing:
         """Archive the project with all its workspaces.
 
         drain: End running GPRs at once; default: they run to their ends.
@@ -160,7 +178,9 @@ class Projects(AsyncResource):
         """Tells what archiving or removing the project and its workspaces would end, and how far it is."""
         return await self.client.call("GET", f"projects/{self.quoted(project)}/closing/", kind=models.Closing)
 
-    async def remove(self, project: str, *, drain: bool | UnsetType = UNSET, why: str | UnsetType = UNSET) -> models.Closing:
+    async def remove(
+        self, project: str, *, drain: bool | UnsetType = UNSET, why: Annotated[str, Meta(min_length=1, max_length=150)] | UnsetType = UNSET
+    ) -> models.Closing:
         """Remove the project with all its workspaces.
 
         drain: End running GPRs at once; default: they run to their ends.
@@ -211,7 +231,9 @@ class ProjectsAdmins(AsyncResource):
             self.client, f"projects/{self.quoted(project)}/admins/", params={"page_size": page_size}, kind=models.ProjectAdmin
         )
 
-    async def create(self, project: str, *, user: str, idempotency_key: str | None = None) -> models.ProjectAdmin:
+    async def create(
+        self, project: str, *, user: Annotated[str, Meta(min_length=1, max_length=63)], idempotency_key: str | None = None
+    ) -> models.ProjectAdmin:
         """Let a person run the project: he acts as an owner in all its workspaces, and decides on its requests."""
         return await self.client.call(
             "POST",
@@ -266,10 +288,16 @@ class Slices(AsyncResource):
         return AsyncPages(self.client, "slices/", params={"life": life, "page_size": page_size}, kind=models.Slice)
 
     async def create(
-        self, *, name: str, project: str, clusters: Sequence[str] | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        *,
+        name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
+        project: Annotated[str, Meta(min_length=1, max_length=253)],
+        clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.Slice:
         """POST slices/
 
+        name: Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most.
         clusters: Where its GPRs may run.
         """
         return await self.client.call(
@@ -289,29 +317,29 @@ class Slices(AsyncResource):
         self,
         ref: str,
         *,
-        nodes_approval: int | UnsetType | None = UNSET,
-        gpus_approval: int | UnsetType | None = UNSET,
-        duration_approval_s: int | UnsetType | None = UNSET,
-        duration_max_s: int | UnsetType | None = UNSET,
-        priority_approval: int | UnsetType | None = UNSET,
-        queued_max: int | UnsetType | None = UNSET,
-        ahead_max_s: int | UnsetType | None = UNSET,
-        shapes: Sequence[str] | UnsetType | None = UNSET,
+        nodes_approval: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        gpus_approval: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        duration_approval_s: Annotated[int, Meta(ge=1, le=31622400)] | UnsetType | None = UNSET,
+        duration_max_s: Annotated[int, Meta(ge=1, le=31622400)] | UnsetType | None = UNSET,
+        priority_approval: Annotated[int, Meta(ge=1, le=300)] | UnsetType | None = UNSET,
+        queued_max: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        ahead_max_s: Annotated[int, Meta(ge=60, le=31622400)] | UnsetType | None = UNSET,
+        shapes: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType | None = UNSET,
         may_evict: bool | UnsetType | None = UNSET,
         may_skip_checks: bool | UnsetType | None = UNSET,
         may_order: bool | UnsetType | None = UNSET,
-        idle_timeout_s: int | UnsetType | None = UNSET,
+        idle_timeout_s: Annotated[int, Meta(ge=0, le=31622400)] | UnsetType | None = UNSET,
         may_keep_idle: bool | UnsetType | None = UNSET,
-        burst_gain_s: int | UnsetType | None = UNSET,
-        decide_within_s: int | UnsetType | None = UNSET,
-        pods_max: int | UnsetType | None = UNSET,
+        burst_gain_s: Annotated[int, Meta(ge=0, le=31622400)] | UnsetType | None = UNSET,
+        decide_within_s: Annotated[int, Meta(ge=60, le=31622400)] | UnsetType | None = UNSET,
+        pods_max: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
         may_reach_out: bool | UnsetType | None = UNSET,
-        kubeconfig_max_s: int | UnsetType | None = UNSET,
-        namespace_patterns: Sequence[str] | UnsetType | None = UNSET,
-        namespaces_max: int | UnsetType | None = UNSET,
-        clusters: Sequence[str] | UnsetType = UNSET,
+        kubeconfig_max_s: Annotated[int, Meta(ge=600, le=31622400)] | UnsetType | None = UNSET,
+        namespace_patterns: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType | None = UNSET,
+        namespaces_max: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         ends_at: datetime | str | UnsetType | None = UNSET,
-        home: str | UnsetType | None = UNSET,
+        home: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
         if_match: str | None = None,
     ) -> models.Slice:
         """Change the policy and the clusters, for requests from now on.
@@ -373,7 +401,9 @@ class Slices(AsyncResource):
             kind=models.Slice,
         )
 
-    async def archive(self, slice: str, *, drain: bool | UnsetType = UNSET, why: str | UnsetType = UNSET) -> models.Closing:
+    async def archive(
+        self, slice: str, *, drain: bool | UnsetType = UNSET, why: Annotated[str, Meta(min_length=1, max_length=150)] | UnsetType = UNSET
+    ) -> models.Closing:
         """Close the workspace until it is restored. It takes no requests from now on; what waits is canceled, and what runs ends first.
 
         drain: End running GPRs at once; default: they run to their ends.
@@ -386,7 +416,9 @@ class Slices(AsyncResource):
         """Tells what archiving or removing the workspace would end, and how far it is."""
         return await self.client.call("GET", f"slices/{self.quoted(slice)}/closing/", kind=models.Closing)
 
-    async def remove(self, slice: str, *, drain: bool | UnsetType = UNSET, why: str | UnsetType = UNSET) -> models.Closing:
+    async def remove(
+        self, slice: str, *, drain: bool | UnsetType = UNSET, why: Annotated[str, Meta(min_length=1, max_length=150)] | UnsetType = UNSET
+    ) -> models.Closing:
         """Close the workspace for good. When its last box has ended, it loses namespaces, people and quotas; its history stays.
 
         drain: End running GPRs at once; default: they run to their ends.
@@ -409,7 +441,13 @@ class SlicesGroups(AsyncResource):
         return AsyncPages(self.client, f"slices/{self.quoted(slice)}/groups/", params={"page_size": page_size}, kind=models.SliceGroup)
 
     async def create(
-        self, slice: str, *, provider: str, group: str, role: Literal["owner", "editor", "viewer"], idempotency_key: str | None = None
+        self,
+        slice: str,
+        *,
+        provider: Annotated[str, Meta(min_length=1, max_length=31)],
+        group: Annotated[str, Meta(min_length=1, max_length=255)],
+        role: Literal["owner", "editor", "viewer"],
+        idempotency_key: str | None = None,
     ) -> models.SliceGroup:
         """People in the group become members with this role, at once and when they sign in, and lose it when they leave the group."""
         return await self.client.call(
@@ -452,7 +490,12 @@ class SlicesKubeconfig(AsyncResource):
         return AsyncPages(self.client, f"slices/{self.quoted(slice)}/kubeconfig/", params={"page_size": page_size}, kind=models.Kubeconfig)
 
     async def create(
-        self, slice: str, *, cluster: str, duration_s: int | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        slice: str,
+        *,
+        cluster: Annotated[str, Meta(min_length=1, max_length=253)],
+        duration_s: Annotated[int, Meta(ge=600, le=31622400)] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.Kubeconfig:
         """Ask for a kubeconfig. The cluster's agent makes it within seconds; then `read/` returns it once.
 
@@ -493,7 +536,12 @@ class SlicesMembers(AsyncResource):
         return AsyncPages(self.client, f"slices/{self.quoted(slice)}/members/", params={"page_size": page_size}, kind=models.Member)
 
     async def create(
-        self, slice: str, *, user: str, role: Literal["owner", "editor", "viewer"], idempotency_key: str | None = None
+        self,
+        slice: str,
+        *,
+        user: Annotated[str, Meta(min_length=1, max_length=254)],
+        role: Literal["owner", "editor", "viewer"],
+        idempotency_key: str | None = None,
     ) -> models.Member:
         """Add a member, or change a member's role. Users who share a workspace with the owner become members at once. All others are
         invited by name, id or mail address: the answer then has a null `id`, whether such a user exists or not. Invite people
@@ -526,11 +574,18 @@ class SlicesNamespaces(AsyncResource):
         return AsyncPages(self.client, f"slices/{self.quoted(slice)}/namespaces/", params={"page_size": page_size}, kind=models.Namespace)
 
     async def create(
-        self, slice: str, *, name: str, cluster: str, may_adopt: bool | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        slice: str,
+        *,
+        name: Annotated[str, Meta(min_length=1, pattern="^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")],
+        cluster: Annotated[str, Meta(min_length=1, max_length=253)],
+        may_adopt: bool | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.Namespace:
         """Bind a namespace: its pods may use the slice's nodes, and no other slice may bind it. A name that the policy's
         `namespace_patterns` do not cover stays PENDING until an administrator decides.
 
+        name: Must be the name of a Kubernetes namespace.
         may_adopt: For administrators: take the namespace over with its contents if it exists already.
         """
         return await self.client.call(
@@ -572,7 +627,9 @@ class SlicesNamespaces(AsyncResource):
             kind=models.Namespace,
         )
 
-    async def refuse(self, slice: str, namespace: str, *, why: str, idempotency_key: str | None = None) -> None:
+    async def refuse(
+        self, slice: str, namespace: str, *, why: Annotated[str, Meta(min_length=1, max_length=150)], idempotency_key: str | None = None
+    ) -> None:
         """Remove a PENDING namespace. The reason is in the workspace's events.
 
         why: The reason, which is recorded with the user's name.
@@ -602,7 +659,12 @@ class SlicesServiceAccounts(AsyncResource):
         )
 
     async def create(
-        self, slice: str, *, name: str, role: Literal["viewer", "editor"], idempotency_key: str | None = None
+        self,
+        slice: str,
+        *,
+        name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
+        role: Literal["viewer", "editor"],
+        idempotency_key: str | None = None,
     ) -> models.ServiceAccount:
         """Make a program's account, whose tokens are made below it. Service accounts of a cluster come by themselves when they file.
 
@@ -673,10 +735,10 @@ class SlicesServiceAccountsTokens(AsyncResource):
         slice: str,
         account: str,
         *,
-        name: str,
-        scopes: Sequence[Literal["read", "gpr:write", "write"]],
-        expires_in_s: int | UnsetType = UNSET,
-        networks: Sequence[str] | UnsetType = UNSET,
+        name: Annotated[str, Meta(min_length=1, max_length=63)],
+        scopes: Annotated[Sequence[Literal["read", "gpr:write", "write"]], Meta(max_length=8)],
+        expires_in_s: Annotated[int, Meta(ge=1, le=31536000)] | UnsetType = UNSET,
+        networks: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> shared.NewToken:
         """Tokens of a service account, for the owners of its workspace. Each is bound to this workspace.
@@ -706,7 +768,13 @@ class SlicesServiceAccountsTokens(AsyncResource):
         )
 
     async def rotate(
-        self, slice: str, account: str, ref: str, *, overlap_s: int | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        slice: str,
+        account: str,
+        ref: str,
+        *,
+        overlap_s: Annotated[int, Meta(ge=0, le=604800)] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> shared.NewToken:
         """Make a new token with the same terms. The old one ends a little later, so that programs can change over without a gap.
 
@@ -738,11 +806,11 @@ class WorkspaceRequests(AsyncResource):
     async def create(
         self,
         *,
-        name: str,
-        project: str,
-        purpose: str,
-        clusters: Sequence[str] | UnsetType = UNSET,
-        namespaces: Sequence[str] | UnsetType = UNSET,
+        name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
+        project: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
+        purpose: Annotated[str, Meta(min_length=1, max_length=500)],
+        clusters: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
+        namespaces: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
         people: Mapping[str, Literal["owner", "editor", "viewer"]] | UnsetType = UNSET,
         quota: Mapping[str, int] | UnsetType = UNSET,
         ends_at: datetime | str | UnsetType | None = UNSET,
@@ -750,6 +818,7 @@ class WorkspaceRequests(AsyncResource):
     ) -> models.WorkspaceRequest:
         """Ask for a workspace. An administrator decides.
 
+        name: Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most.
         project: It is made if there is none of this name.
         purpose: The people and the purpose.
         clusters: Names; an administrator may choose others.
@@ -788,18 +857,19 @@ class WorkspaceRequests(AsyncResource):
         self,
         id: str,
         *,
-        name: str | UnsetType = UNSET,
-        project: str | UnsetType = UNSET,
-        clusters: Sequence[str] | UnsetType = UNSET,
-        namespaces: Sequence[str] | UnsetType = UNSET,
+        name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")] | UnsetType = UNSET,
+        project: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")] | UnsetType = UNSET,
+        clusters: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
+        namespaces: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
         people: Mapping[str, Literal["owner", "editor", "viewer"]] | UnsetType = UNSET,
         quota: Mapping[str, int] | UnsetType = UNSET,
         ends_at: datetime | str | UnsetType | None = UNSET,
-        why: str | UnsetType = UNSET,
+        why: Annotated[str, Meta(min_length=1, max_length=150)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.WorkspaceRequest:
         """Set the workspace up, with what the body changes: all of it, or nothing.
 
+        name: Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most.
         project: It is made if there is none of this name.
         clusters: Names; an administrator may choose others.
         namespaces: Bound in each of the clusters.
@@ -825,7 +895,9 @@ class WorkspaceRequests(AsyncResource):
             kind=models.WorkspaceRequest,
         )
 
-    async def refuse(self, id: str, *, why: str, idempotency_key: str | None = None) -> models.WorkspaceRequest:
+    async def refuse(
+        self, id: str, *, why: Annotated[str, Meta(min_length=1, max_length=150)], idempotency_key: str | None = None
+    ) -> models.WorkspaceRequest:
         """POST workspace-requests/{id}/refuse/"""
         return await self.client.call(
             "POST",

@@ -184,7 +184,7 @@ def asked(egs: Client, workspace: str | None, template: str | None, box: dict[st
     if "duration_s" not in fields:
         raise Refused("Say for how long: --hours 3, or --duration 1h30m.")
     if "shape" not in fields and "min_gpu_memory_gib" not in fields:
-        raise Refused("Say which GPUs: --shape H100-80GB, or --memory 80.")
+        raise Refused("Say which GPUs: --shape H100-80GB (egs shapes lists them), or --memory 80.")
     return {"nodes": 1, **fields}
 
 

@@ -1,4 +1,4 @@
-"""`egs queue`, `nodes`, `top`, `alerts`, `schedule` and `events`: what only shows."""
+"""`egs queue`, `shapes`, `nodes`, `top`, `alerts`, `schedule` and `events`: what only shows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from egs_client.cli.words import clock, here, size, soon, yes
 
 if TYPE_CHECKING:
     from egs_client.models.gpr import Event, QueueRow
-    from egs_client.models.inventory import Node
+    from egs_client.models.inventory import Node, Shape, ShapeInCluster
     from egs_client.models.observability import Alert, Hotspot
     from egs_client.sync.client import Client
 
-NAMES = ("queue", "nodes", "top", "alerts", "schedule", "events")
+NAMES = ("queue", "shapes", "nodes", "top", "alerts", "schedule", "events")
 apps = {name: typer.Typer(add_completion=False, rich_markup_mode=None) for name in NAMES}
-queue_app, nodes_app, top_app, alerts_app, schedule_app, events_app = apps.values()
+queue_app, shapes_app, nodes_app, top_app, alerts_app, schedule_app, events_app = apps.values()
 PIPE_WIDTH = 160
 MIB_A_GIB = 1024
 
@@ -38,6 +38,16 @@ QUEUE: list[Column[QueueRow]] = [
     Column("PRIORITY", lambda row: str(row.priority), is_wide=True),
     Column("WHY", lambda row: here(row.reason), is_wide=True),
     Column("ID", lambda row: row.id, is_wide=True),
+]
+SHAPES: list[Column[tuple[Shape, ShapeInCluster]]] = [
+    Column("SHAPE", lambda row: row[0].name),
+    Column("CLUSTER", lambda row: row[1].name),
+    Column("GPUS A NODE", lambda row: str(row[1].gpus_per_node)),
+    Column("FREE NODES", lambda row: f"{row[1].nodes_free}/{row[1].nodes}"),
+    Column("FREE GPUS", lambda row: f"{row[1].gpus_free}/{row[1].gpus}"),
+    Column("GIB A GPU", lambda row: str(row[0].gpu_memory_gib), is_wide=True),
+    Column("RDMA", lambda row: yes(row[1].rdma), is_wide=True),
+    Column("NODE TYPES", lambda row: ", ".join(row[1].node_types), is_wide=True),
 ]
 NODES: list[Column[Node]] = [
     Column("NAME", lambda node: node.name),
@@ -100,6 +110,18 @@ def queue(
         if watch:
             show_watching(lambda: read(egs), QUEUE, output=output, kind="gpr", key=lambda row: row.id)
         show_list(read(egs), QUEUE, output=output, kind="gpr", none="Nothing waits.")
+
+
+@shapes_app.command()
+def shapes(output: Output = "table") -> None:
+    """Show which GPUs you can ask for, in each cluster, and how many are free now."""
+    with client() as egs:
+        found = egs.shapes.list().all()
+    if output in {"table", "wide"}:
+        rows = [(shape, place) for shape in found for place in shape.clusters]
+        show_list(rows, SHAPES, output=output, kind="shape", none="No cluster of yours has GPUs.")
+    else:
+        show_list(found, [], output=output, kind="shape", none="")
 
 
 @nodes_app.command()

@@ -162,7 +162,7 @@ def export(
 
 
 def lint(files: Annotated[list[str], typer.Argument(help="Files and folders, or - for standard input.")]) -> None:
-    """Check manifests without a server: YAML, kinds, fields and the types of values."""
+    """Check manifests without a server: YAML, kinds, fields, names, and types and bounds of values."""
     from egs_client.cli.manifests.types import type_faults
     from egs_client.manifests.documents import documents_check
     from egs_client.manifests.faults import told_first

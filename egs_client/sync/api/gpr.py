@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from egs_client.models import gpr as models
 from egs_client.models import shared
@@ -52,17 +52,17 @@ class BookingSeries(Resource):
         self,
         *,
         name: str,
-        slice: str,
+        slice: Annotated[str, Meta(min_length=1, max_length=253)],
         first_start_at: datetime | str,
         rule: Literal["daily", "weekdays", "weekly"],
         shape: str | UnsetType = UNSET,
-        min_gpu_memory_gib: int | UnsetType | None = UNSET,
-        nodes: int | UnsetType = UNSET,
-        gpus_per_node: int | UnsetType | None = UNSET,
+        min_gpu_memory_gib: Annotated[int, Meta(ge=1, le=100000)] | UnsetType | None = UNSET,
+        nodes: Annotated[int, Meta(ge=1, le=10000)] | UnsetType = UNSET,
+        gpus_per_node: Annotated[int, Meta(ge=1, le=1024)] | UnsetType | None = UNSET,
         duration_s: int | str | UnsetType = UNSET,
-        priority: int | UnsetType = UNSET,
-        clusters: Sequence[str] | UnsetType = UNSET,
-        node_type: str | UnsetType = UNSET,
+        priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType = UNSET,
+        clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
+        node_type: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
         rdma: bool | UnsetType = UNSET,
         within: Literal[""] | Literal["rack", "nvlink"] | UnsetType = UNSET,
         idle_timeout_s: int | str | UnsetType | None = UNSET,
@@ -71,7 +71,7 @@ class BookingSeries(Resource):
         requeue_on_failure: bool | UnsetType = UNSET,
         run_checks: bool | UnsetType = UNSET,
         model: Mapping[str, Any] | UnsetType = UNSET,
-        zone: str | UnsetType = UNSET,
+        zone: Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType = UNSET,
         until_at: datetime | str | UnsetType | None = UNSET,
         count: int | UnsetType | None = UNSET,
         idempotency_key: str | None = None,
@@ -82,7 +82,7 @@ class BookingSeries(Resource):
         nodes: Required unless the template has it.
         gpus_per_node: Null: all of each node.
         duration_s: Required unless the template has it.
-        priority: From 1 to 300; a higher priority is first. Default: 101.
+        priority: A higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
         within: A rack or NVLink domain that all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
@@ -160,15 +160,15 @@ class Budgets(Resource):
     def create(
         self,
         *,
-        gpu_hours: int,
+        gpu_hours: Annotated[int, Meta(ge=1, le=2147483647)],
         period: Literal["week", "month", "range"],
-        why: str | UnsetType = UNSET,
+        why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
         starts_at: datetime | str | UnsetType = UNSET,
         ends_at: datetime | str | UnsetType = UNSET,
         at_limit: Literal["approve", "refuse"] | UnsetType = UNSET,
-        project: str | UnsetType = UNSET,
-        slice: str | UnsetType = UNSET,
-        shape: str | UnsetType = UNSET,
+        project: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
+        slice: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
+        shape: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Budget:
         """Create a budget of GPU-hours for a project, or for a slice.
@@ -205,8 +205,8 @@ class Budgets(Resource):
         self,
         id: str,
         *,
-        why: str | UnsetType = UNSET,
-        gpu_hours: int | UnsetType = UNSET,
+        why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
+        gpu_hours: Annotated[int, Meta(ge=1, le=2147483647)] | UnsetType = UNSET,
         starts_at: datetime | str | UnsetType = UNSET,
         ends_at: datetime | str | UnsetType = UNSET,
         at_limit: Literal["approve", "refuse"] | UnsetType = UNSET,
@@ -246,12 +246,12 @@ class Defragmentation(Resource):
     def question(
         self,
         *,
-        shape: str,
+        shape: Annotated[str, Meta(min_length=1)],
         nodes: int,
         starts_at: datetime | str,
         duration_s: int | str,
         gpus_per_node: int | UnsetType | None = UNSET,
-        cluster: str | UnsetType = UNSET,
+        cluster: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
         priority: int | UnsetType = UNSET,
     ) -> models.RoomAnswer:
         """Ask whether a booking would fit, and which moves would make it fit. Nothing is written.
@@ -276,7 +276,14 @@ class Defragmentation(Resource):
             kind=models.RoomAnswer,
         )
 
-    def apply(self, id: str, *, fingerprint: str, why: str, idempotency_key: str | None = None) -> models.Eviction:
+    def apply(
+        self,
+        id: str,
+        *,
+        fingerprint: Annotated[str, Meta(min_length=1, max_length=64)],
+        why: Annotated[str, Meta(min_length=1, max_length=300)],
+        idempotency_key: str | None = None,
+    ) -> models.Eviction:
         """Apply the proposal for this GPR: the moved requests get notice, and the GPR gets a promise of their nodes.
 
         fingerprint: Fingerprint of the proposal that you read. The answer is 409 if it has changed.
@@ -408,19 +415,19 @@ class Gprs(Resource):
         self,
         *,
         name: str,
-        slice: str,
+        slice: Annotated[str, Meta(min_length=1, max_length=253)],
         shape: str | UnsetType = UNSET,
-        min_gpu_memory_gib: int | UnsetType | None = UNSET,
-        nodes: int | UnsetType = UNSET,
-        gpus_per_node: int | UnsetType | None = UNSET,
+        min_gpu_memory_gib: Annotated[int, Meta(ge=1, le=100000)] | UnsetType | None = UNSET,
+        nodes: Annotated[int, Meta(ge=1, le=10000)] | UnsetType = UNSET,
+        gpus_per_node: Annotated[int, Meta(ge=1, le=1024)] | UnsetType | None = UNSET,
         duration_s: int | str | UnsetType = UNSET,
-        priority: int | UnsetType = UNSET,
-        clusters: Sequence[str] | UnsetType = UNSET,
+        priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType = UNSET,
+        clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
-        after: str | UnsetType | None = UNSET,
+        after: Annotated[str, Meta(max_length=253)] | UnsetType | None = UNSET,
         after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
-        node_type: str | UnsetType = UNSET,
+        node_type: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
         rdma: bool | UnsetType = UNSET,
         within: Literal[""] | Literal["rack", "nvlink"] | UnsetType = UNSET,
         idle_timeout_s: int | str | UnsetType | None = UNSET,
@@ -429,7 +436,7 @@ class Gprs(Resource):
         requeue_on_failure: bool | UnsetType = UNSET,
         run_checks: bool | UnsetType = UNSET,
         model: Mapping[str, Any] | UnsetType = UNSET,
-        template: str | UnsetType | None = UNSET,
+        template: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
         idempotency_key: str | None = None,
     ) -> models.GprDetail:
         """Create a request. It is QUEUED with a promised start, or PENDING_APPROVAL with the policy rules that it exceeds.
@@ -438,7 +445,7 @@ class Gprs(Resource):
         nodes: Required unless the template has it.
         gpus_per_node: Null: all of each node.
         duration_s: Required unless the template has it.
-        priority: From 1 to 300; a higher priority is first. Default: 101.
+        priority: A higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
         after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended. Empty:
             none.
@@ -487,8 +494,8 @@ class Gprs(Resource):
         self,
         *,
         act: Literal["cancel", "release", "approve", "reject"],
-        ids: Sequence[str],
-        why: str | UnsetType = UNSET,
+        ids: Annotated[Sequence[str], Meta(min_length=1, max_length=200)],
+        why: Annotated[str, Meta(min_length=1, max_length=300)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.BulkVerdicts:
         """Cancel, release, approve or reject many requests. Each gets its own verdict; one that is refused stops none of the others.
@@ -502,20 +509,20 @@ class Gprs(Resource):
     def estimate(
         self,
         *,
-        slice: str,
+        slice: Annotated[str, Meta(min_length=1, max_length=253)],
         name: str | UnsetType = UNSET,
         shape: str | UnsetType = UNSET,
-        min_gpu_memory_gib: int | UnsetType | None = UNSET,
-        nodes: int | UnsetType = UNSET,
-        gpus_per_node: int | UnsetType | None = UNSET,
+        min_gpu_memory_gib: Annotated[int, Meta(ge=1, le=100000)] | UnsetType | None = UNSET,
+        nodes: Annotated[int, Meta(ge=1, le=10000)] | UnsetType = UNSET,
+        gpus_per_node: Annotated[int, Meta(ge=1, le=1024)] | UnsetType | None = UNSET,
         duration_s: int | str | UnsetType = UNSET,
-        priority: int | UnsetType = UNSET,
-        clusters: Sequence[str] | UnsetType = UNSET,
+        priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType = UNSET,
+        clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
-        after: str | UnsetType | None = UNSET,
+        after: Annotated[str, Meta(max_length=253)] | UnsetType | None = UNSET,
         after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
-        node_type: str | UnsetType = UNSET,
+        node_type: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
         rdma: bool | UnsetType = UNSET,
         within: Literal[""] | Literal["rack", "nvlink"] | UnsetType = UNSET,
         idle_timeout_s: int | str | UnsetType | None = UNSET,
@@ -524,7 +531,7 @@ class Gprs(Resource):
         requeue_on_failure: bool | UnsetType = UNSET,
         run_checks: bool | UnsetType = UNSET,
         model: Mapping[str, Any] | UnsetType = UNSET,
-        template: str | UnsetType | None = UNSET,
+        template: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
     ) -> models.Offers:
         """Estimate the start of a request: one offer for each cluster and shape, the soonest first. Nothing is written.
 
@@ -532,7 +539,7 @@ class Gprs(Resource):
         nodes: Required unless the template has it.
         gpus_per_node: Null: all of each node.
         duration_s: Required unless the template has it.
-        priority: From 1 to 300; a higher priority is first. Default: 101.
+        priority: A higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
         after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended. Empty:
             none.
@@ -585,17 +592,17 @@ class Gprs(Resource):
         *,
         name: str | UnsetType = UNSET,
         shape: str | UnsetType = UNSET,
-        min_gpu_memory_gib: int | UnsetType | None = UNSET,
-        nodes: int | UnsetType = UNSET,
-        gpus_per_node: int | UnsetType | None = UNSET,
+        min_gpu_memory_gib: Annotated[int, Meta(ge=1, le=100000)] | UnsetType | None = UNSET,
+        nodes: Annotated[int, Meta(ge=1, le=10000)] | UnsetType = UNSET,
+        gpus_per_node: Annotated[int, Meta(ge=1, le=1024)] | UnsetType | None = UNSET,
         duration_s: int | str | UnsetType = UNSET,
-        priority: int | UnsetType = UNSET,
-        clusters: Sequence[str] | UnsetType = UNSET,
+        priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType = UNSET,
+        clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
-        after: str | UnsetType | None = UNSET,
+        after: Annotated[str, Meta(max_length=253)] | UnsetType | None = UNSET,
         after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
-        node_type: str | UnsetType = UNSET,
+        node_type: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
         rdma: bool | UnsetType = UNSET,
         within: Literal[""] | Literal["rack", "nvlink"] | UnsetType = UNSET,
         idle_timeout_s: int | str | UnsetType | None = UNSET,
@@ -611,7 +618,7 @@ class Gprs(Resource):
 
         shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
         gpus_per_node: Null: all of each node.
-        priority: From 1 to 300; a higher priority is first. Default: 101.
+        priority: A higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
         after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended. Empty:
             none.
@@ -664,7 +671,12 @@ class Gprs(Resource):
         self.client.call("DELETE", f"gprs/{self.quoted(id)}/", params={"version": version}, if_match=if_match, kind=type(None))
 
     def approve(
-        self, id: str, *, version: int | UnsetType = UNSET, why: str | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        id: str,
+        *,
+        version: int | UnsetType = UNSET,
+        why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.GprDetail:
         """POST gprs/{id}/approve/
 
@@ -686,17 +698,17 @@ class Gprs(Resource):
         *,
         name: str | UnsetType = UNSET,
         shape: str | UnsetType = UNSET,
-        min_gpu_memory_gib: int | UnsetType | None = UNSET,
-        nodes: int | UnsetType = UNSET,
-        gpus_per_node: int | UnsetType | None = UNSET,
+        min_gpu_memory_gib: Annotated[int, Meta(ge=1, le=100000)] | UnsetType | None = UNSET,
+        nodes: Annotated[int, Meta(ge=1, le=10000)] | UnsetType = UNSET,
+        gpus_per_node: Annotated[int, Meta(ge=1, le=1024)] | UnsetType | None = UNSET,
         duration_s: int | str | UnsetType = UNSET,
-        priority: int | UnsetType = UNSET,
-        clusters: Sequence[str] | UnsetType = UNSET,
+        priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType = UNSET,
+        clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
-        after: str | UnsetType | None = UNSET,
+        after: Annotated[str, Meta(max_length=253)] | UnsetType | None = UNSET,
         after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
-        node_type: str | UnsetType = UNSET,
+        node_type: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
         rdma: bool | UnsetType = UNSET,
         within: Literal[""] | Literal["rack", "nvlink"] | UnsetType = UNSET,
         idle_timeout_s: int | str | UnsetType | None = UNSET,
@@ -711,7 +723,7 @@ class Gprs(Resource):
 
         shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
         gpus_per_node: Null: all of each node.
-        priority: From 1 to 300; a higher priority is first. Default: 101.
+        priority: A higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
         after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended. Empty:
             none.
@@ -754,7 +766,13 @@ class Gprs(Resource):
         )
 
     def evict(
-        self, id: str, *, why: str, version: int | UnsetType = UNSET, requeue: bool | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        id: str,
+        *,
+        why: Annotated[str, Meta(min_length=1, max_length=300)],
+        version: int | UnsetType = UNSET,
+        requeue: bool | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.GprDetail:
         """Take the nodes back now. If the request is queued again, it keeps its age, and it may get free nodes at once.
 
@@ -811,7 +829,7 @@ class Gprs(Resource):
         *,
         to: Literal["up", "down", "first", "last"],
         version: int | UnsetType = UNSET,
-        why: str | UnsetType = UNSET,
+        why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.GprDetail:
         """Move the request up or down among those of its priority. Promises that have to move get the cause `admin`.
@@ -834,7 +852,7 @@ class Gprs(Resource):
         id: str,
         *,
         act: Literal["approve", "reject", "evict", "priority", "move"],
-        priority: int | UnsetType = UNSET,
+        priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType = UNSET,
         to: Literal["up", "down", "first", "last"] | UnsetType = UNSET,
         requeue: bool | UnsetType = UNSET,
     ) -> models.DecisionPreview:
@@ -852,7 +870,13 @@ class Gprs(Resource):
         )
 
     def priority(
-        self, id: str, *, priority: int, version: int | UnsetType = UNSET, why: str | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        id: str,
+        *,
+        priority: Annotated[int, Meta(ge=1, le=300)],
+        version: int | UnsetType = UNSET,
+        why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.GprDetail:
         """Change the priority. This moves no promise.
 
@@ -868,7 +892,14 @@ class Gprs(Resource):
             kind=models.GprDetail,
         )
 
-    def reject(self, id: str, *, why: str, version: int | UnsetType = UNSET, idempotency_key: str | None = None) -> models.GprDetail:
+    def reject(
+        self,
+        id: str,
+        *,
+        why: Annotated[str, Meta(min_length=1, max_length=300)],
+        version: int | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.GprDetail:
         """POST gprs/{id}/reject/
 
         why: The reason, which is recorded with the user's name and shown to the owner.
@@ -893,7 +924,13 @@ class Gprs(Resource):
         )
 
     def replace_node(
-        self, id: str, *, node: str, why: str, version: int | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        id: str,
+        *,
+        node: Annotated[str, Meta(min_length=1, max_length=253)],
+        why: Annotated[str, Meta(min_length=1, max_length=150)],
+        version: int | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.GprDetail:
         """Replace a node of a running request and set the old node aside. Its end stays, and no promise moves. If there is no spare,
         the answer is 409 with the reason, and nothing changes.
@@ -960,32 +997,32 @@ class Jobs(Resource):
         self,
         *,
         name: str,
-        slice: str,
-        image: str | UnsetType = UNSET,
-        command: Sequence[str] | UnsetType = UNSET,
+        slice: Annotated[str, Meta(min_length=1, max_length=253)],
+        image: Annotated[str, Meta(max_length=500)] | UnsetType = UNSET,
+        command: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         env: Mapping[str, str] | UnsetType = UNSET,
-        secrets: Sequence[str] | UnsetType = UNSET,
+        secrets: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         volumes: Mapping[str, str] | UnsetType = UNSET,
         pull_secret: str | UnsetType = UNSET,
         user_id: int | UnsetType = UNSET,
         retries: int | UnsetType = UNSET,
-        checkpoint: Sequence[str] | UnsetType = UNSET,
+        checkpoint: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         namespace: str | UnsetType = UNSET,
         kind: Literal["Job", "JobSet", "PyTorchJob", "MPIJob", "Notebook", "Manifest"] | UnsetType = UNSET,
         manifest: Sequence[Mapping[str, Any]] | str | UnsetType = UNSET,
         releases_box: bool | UnsetType = UNSET,
         shape: str | UnsetType = UNSET,
-        min_gpu_memory_gib: int | UnsetType | None = UNSET,
-        nodes: int | UnsetType = UNSET,
-        gpus_per_node: int | UnsetType | None = UNSET,
+        min_gpu_memory_gib: Annotated[int, Meta(ge=1, le=100000)] | UnsetType | None = UNSET,
+        nodes: Annotated[int, Meta(ge=1, le=10000)] | UnsetType = UNSET,
+        gpus_per_node: Annotated[int, Meta(ge=1, le=1024)] | UnsetType | None = UNSET,
         duration_s: int | str | UnsetType = UNSET,
-        priority: int | UnsetType = UNSET,
-        clusters: Sequence[str] | UnsetType = UNSET,
+        priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType = UNSET,
+        clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
-        after: str | UnsetType | None = UNSET,
+        after: Annotated[str, Meta(max_length=253)] | UnsetType | None = UNSET,
         after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
-        node_type: str | UnsetType = UNSET,
+        node_type: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
         rdma: bool | UnsetType = UNSET,
         within: Literal[""] | Literal["rack", "nvlink"] | UnsetType = UNSET,
         idle_timeout_s: int | str | UnsetType | None = UNSET,
@@ -994,7 +1031,7 @@ class Jobs(Resource):
         requeue_on_failure: bool | UnsetType = UNSET,
         run_checks: bool | UnsetType = UNSET,
         model: Mapping[str, Any] | UnsetType = UNSET,
-        template: str | UnsetType | None = UNSET,
+        template: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Job:
         """File a GPR and what is to run in its box. The job starts when the nodes are there, and ends with the box.
@@ -1016,7 +1053,7 @@ class Jobs(Resource):
         nodes: Required unless the template has it.
         gpus_per_node: Null: all of each node.
         duration_s: Required unless the template has it.
-        priority: From 1 to 300; a higher priority is first. Default: 101.
+        priority: A higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
         after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended. Empty:
             none.
@@ -1078,15 +1115,15 @@ class Jobs(Resource):
         self,
         *,
         gpr: str,
-        image: str | UnsetType = UNSET,
-        command: Sequence[str] | UnsetType = UNSET,
+        image: Annotated[str, Meta(max_length=500)] | UnsetType = UNSET,
+        command: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         env: Mapping[str, str] | UnsetType = UNSET,
-        secrets: Sequence[str] | UnsetType = UNSET,
+        secrets: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         volumes: Mapping[str, str] | UnsetType = UNSET,
         pull_secret: str | UnsetType = UNSET,
         user_id: int | UnsetType = UNSET,
         retries: int | UnsetType = UNSET,
-        checkpoint: Sequence[str] | UnsetType = UNSET,
+        checkpoint: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         namespace: str | UnsetType = UNSET,
         kind: Literal["Job", "JobSet", "PyTorchJob", "MPIJob", "Notebook", "Manifest"] | UnsetType = UNSET,
         manifest: Sequence[Mapping[str, Any]] | str | UnsetType = UNSET,
@@ -1178,9 +1215,9 @@ class Maintenance(Resource):
         *,
         starts_at: datetime | str,
         ends_at: datetime | str,
-        reason: str,
-        cluster: str | UnsetType = UNSET,
-        node: str | UnsetType = UNSET,
+        reason: Annotated[str, Meta(min_length=1, max_length=200)],
+        cluster: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
+        node: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.MaintenanceDetail:
         """Announce a maintenance window. Running requests continue to their end; promises that overlap it move within a second.
@@ -1202,9 +1239,9 @@ class Maintenance(Resource):
         *,
         starts_at: datetime | str,
         ends_at: datetime | str,
-        reason: str,
-        cluster: str | UnsetType = UNSET,
-        node: str | UnsetType = UNSET,
+        reason: Annotated[str, Meta(min_length=1, max_length=200)],
+        cluster: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
+        node: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
     ) -> models.MaintenanceEffects:
         """Show which requests the window would affect. Nothing is written.
 
@@ -1254,29 +1291,29 @@ class Notebooks(Resource):
         self,
         *,
         name: str,
-        slice: str,
-        image: str | UnsetType = UNSET,
-        command: Sequence[str] | UnsetType = UNSET,
+        slice: Annotated[str, Meta(min_length=1, max_length=253)],
+        image: Annotated[str, Meta(max_length=500)] | UnsetType = UNSET,
+        command: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         env: Mapping[str, str] | UnsetType = UNSET,
-        secrets: Sequence[str] | UnsetType = UNSET,
+        secrets: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         volumes: Mapping[str, str] | UnsetType = UNSET,
         pull_secret: str | UnsetType = UNSET,
         user_id: int | UnsetType = UNSET,
         retries: int | UnsetType = UNSET,
-        checkpoint: Sequence[str] | UnsetType = UNSET,
+        checkpoint: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         namespace: str | UnsetType = UNSET,
         shape: str | UnsetType = UNSET,
-        min_gpu_memory_gib: int | UnsetType | None = UNSET,
-        nodes: int | UnsetType = UNSET,
-        gpus_per_node: int | UnsetType | None = UNSET,
+        min_gpu_memory_gib: Annotated[int, Meta(ge=1, le=100000)] | UnsetType | None = UNSET,
+        nodes: Annotated[int, Meta(ge=1, le=10000)] | UnsetType = UNSET,
+        gpus_per_node: Annotated[int, Meta(ge=1, le=1024)] | UnsetType | None = UNSET,
         duration_s: int | str | UnsetType = UNSET,
-        priority: int | UnsetType = UNSET,
-        clusters: Sequence[str] | UnsetType = UNSET,
+        priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType = UNSET,
+        clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
-        after: str | UnsetType | None = UNSET,
+        after: Annotated[str, Meta(max_length=253)] | UnsetType | None = UNSET,
         after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
-        node_type: str | UnsetType = UNSET,
+        node_type: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
         rdma: bool | UnsetType = UNSET,
         within: Literal[""] | Literal["rack", "nvlink"] | UnsetType = UNSET,
         idle_timeout_s: int | str | UnsetType | None = UNSET,
@@ -1285,7 +1322,7 @@ class Notebooks(Resource):
         requeue_on_failure: bool | UnsetType = UNSET,
         run_checks: bool | UnsetType = UNSET,
         model: Mapping[str, Any] | UnsetType = UNSET,
-        template: str | UnsetType | None = UNSET,
+        template: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Job:
         """File a GPR and a notebook that serves JupyterLab in its box.
@@ -1303,7 +1340,7 @@ class Notebooks(Resource):
         nodes: Required unless the template has it.
         gpus_per_node: Null: all of each node.
         duration_s: Required unless the template has it.
-        priority: From 1 to 300; a higher priority is first. Default: 101.
+        priority: A higher priority is first. Default: 101.
         clusters: Clusters where it may run. Empty: all of the slice.
         after: A GPR, by name or id, of the same project or of a workspace of yours: this one starts when that has ended. Empty:
             none.
@@ -1414,28 +1451,28 @@ class Policies(Resource):
         self,
         id: str,
         *,
-        nodes_approval: int | UnsetType | None = UNSET,
-        gpus_approval: int | UnsetType | None = UNSET,
-        duration_approval_s: int | UnsetType | None = UNSET,
-        duration_max_s: int | UnsetType | None = UNSET,
-        priority_approval: int | UnsetType | None = UNSET,
-        queued_max: int | UnsetType | None = UNSET,
-        ahead_max_s: int | UnsetType | None = UNSET,
-        shapes: Sequence[str] | UnsetType | None = UNSET,
+        nodes_approval: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        gpus_approval: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        duration_approval_s: Annotated[int, Meta(ge=1, le=31622400)] | UnsetType | None = UNSET,
+        duration_max_s: Annotated[int, Meta(ge=1, le=31622400)] | UnsetType | None = UNSET,
+        priority_approval: Annotated[int, Meta(ge=1, le=300)] | UnsetType | None = UNSET,
+        queued_max: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        ahead_max_s: Annotated[int, Meta(ge=60, le=31622400)] | UnsetType | None = UNSET,
+        shapes: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType | None = UNSET,
         may_evict: bool | UnsetType | None = UNSET,
         may_skip_checks: bool | UnsetType | None = UNSET,
         may_order: bool | UnsetType | None = UNSET,
-        idle_timeout_s: int | UnsetType | None = UNSET,
+        idle_timeout_s: Annotated[int, Meta(ge=0, le=31622400)] | UnsetType | None = UNSET,
         may_keep_idle: bool | UnsetType | None = UNSET,
-        burst_gain_s: int | UnsetType | None = UNSET,
-        decide_within_s: int | UnsetType | None = UNSET,
-        pods_max: int | UnsetType | None = UNSET,
+        burst_gain_s: Annotated[int, Meta(ge=0, le=31622400)] | UnsetType | None = UNSET,
+        decide_within_s: Annotated[int, Meta(ge=60, le=31622400)] | UnsetType | None = UNSET,
+        pods_max: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
         may_reach_out: bool | UnsetType | None = UNSET,
-        kubeconfig_max_s: int | UnsetType | None = UNSET,
-        namespace_patterns: Sequence[str] | UnsetType | None = UNSET,
-        namespaces_max: int | UnsetType | None = UNSET,
-        why: str | UnsetType = UNSET,
-        version: int | UnsetType = UNSET,
+        kubeconfig_max_s: Annotated[int, Meta(ge=600, le=31622400)] | UnsetType | None = UNSET,
+        namespace_patterns: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType | None = UNSET,
+        namespaces_max: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
+        version: Annotated[int, Meta(ge=0)] | UnsetType = UNSET,
         if_match: str | None = None,
     ) -> models.Policy:
         """Change the policy for requests from now on; nothing that runs or waits ends. Each change makes a version.
@@ -1498,28 +1535,28 @@ class Policies(Resource):
         self,
         id: str,
         *,
-        nodes_approval: int | UnsetType | None = UNSET,
-        gpus_approval: int | UnsetType | None = UNSET,
-        duration_approval_s: int | UnsetType | None = UNSET,
-        duration_max_s: int | UnsetType | None = UNSET,
-        priority_approval: int | UnsetType | None = UNSET,
-        queued_max: int | UnsetType | None = UNSET,
-        ahead_max_s: int | UnsetType | None = UNSET,
-        shapes: Sequence[str] | UnsetType | None = UNSET,
+        nodes_approval: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        gpus_approval: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        duration_approval_s: Annotated[int, Meta(ge=1, le=31622400)] | UnsetType | None = UNSET,
+        duration_max_s: Annotated[int, Meta(ge=1, le=31622400)] | UnsetType | None = UNSET,
+        priority_approval: Annotated[int, Meta(ge=1, le=300)] | UnsetType | None = UNSET,
+        queued_max: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        ahead_max_s: Annotated[int, Meta(ge=60, le=31622400)] | UnsetType | None = UNSET,
+        shapes: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType | None = UNSET,
         may_evict: bool | UnsetType | None = UNSET,
         may_skip_checks: bool | UnsetType | None = UNSET,
         may_order: bool | UnsetType | None = UNSET,
-        idle_timeout_s: int | UnsetType | None = UNSET,
+        idle_timeout_s: Annotated[int, Meta(ge=0, le=31622400)] | UnsetType | None = UNSET,
         may_keep_idle: bool | UnsetType | None = UNSET,
-        burst_gain_s: int | UnsetType | None = UNSET,
-        decide_within_s: int | UnsetType | None = UNSET,
-        pods_max: int | UnsetType | None = UNSET,
+        burst_gain_s: Annotated[int, Meta(ge=0, le=31622400)] | UnsetType | None = UNSET,
+        decide_within_s: Annotated[int, Meta(ge=60, le=31622400)] | UnsetType | None = UNSET,
+        pods_max: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
         may_reach_out: bool | UnsetType | None = UNSET,
-        kubeconfig_max_s: int | UnsetType | None = UNSET,
-        namespace_patterns: Sequence[str] | UnsetType | None = UNSET,
-        namespaces_max: int | UnsetType | None = UNSET,
-        why: str | UnsetType = UNSET,
-        version: int | UnsetType = UNSET,
+        kubeconfig_max_s: Annotated[int, Meta(ge=600, le=31622400)] | UnsetType | None = UNSET,
+        namespace_patterns: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType | None = UNSET,
+        namespaces_max: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
+        version: Annotated[int, Meta(ge=0)] | UnsetType = UNSET,
     ) -> models.PolicyPreview:
         """Tell which requests would break the changed policy, and what happens to them. Nothing is written.
 
@@ -1678,12 +1715,12 @@ class Quotas(Resource):
     def create(
         self,
         *,
-        shape: str,
-        why: str | UnsetType = UNSET,
-        guaranteed_gpus: int | UnsetType = UNSET,
-        most_gpus: int | UnsetType | None = UNSET,
-        project: str | UnsetType = UNSET,
-        slice: str | UnsetType = UNSET,
+        shape: Annotated[str, Meta(min_length=1, max_length=63)],
+        why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
+        guaranteed_gpus: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType = UNSET,
+        most_gpus: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        project: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
+        slice: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Quota:
         """Create the quota of a project, or of a slice as a part of its project's.
@@ -1714,9 +1751,9 @@ class Quotas(Resource):
         self,
         id: str,
         *,
-        why: str | UnsetType = UNSET,
-        guaranteed_gpus: int | UnsetType = UNSET,
-        most_gpus: int | UnsetType | None = UNSET,
+        why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
+        guaranteed_gpus: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType = UNSET,
+        most_gpus: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
         if_match: str | None = None,
     ) -> models.Quota:
         """Change the quota. A limit below the held GPUs ends nothing; no request starts until fewer are held.
@@ -1753,13 +1790,13 @@ class Supplies(Resource):
     def create(
         self,
         *,
-        cluster: str,
-        name: str,
+        cluster: Annotated[str, Meta(min_length=1, max_length=253)],
+        name: Annotated[str, Meta(min_length=1, max_length=63)],
         kind: Literal["NODE_POOL", "ATTACH"],
-        shape: str,
-        gpus_per_node: int,
-        gpu_memory_gib: int,
-        node_count: int,
+        shape: Annotated[str, Meta(min_length=1, max_length=63)],
+        gpus_per_node: Annotated[int, Meta(ge=1, le=64)],
+        gpu_memory_gib: Annotated[int, Meta(ge=1, le=100000)],
+        node_count: Annotated[int, Meta(ge=1, le=1000)],
         lead_time_s: int | str,
         gain_s: int | str,
         is_enabled: bool | UnsetType = UNSET,
@@ -1801,12 +1838,12 @@ class Supplies(Resource):
         self,
         ref: str,
         *,
-        name: str | UnsetType = UNSET,
-        node_count: int | UnsetType = UNSET,
+        name: Annotated[str, Meta(min_length=1, max_length=63)] | UnsetType = UNSET,
+        node_count: Annotated[int, Meta(ge=1, le=1000)] | UnsetType = UNSET,
         lead_time_s: int | str | UnsetType = UNSET,
         gain_s: int | str | UnsetType = UNSET,
         is_enabled: bool | UnsetType = UNSET,
-        why: str | UnsetType = UNSET,
+        why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
         if_match: str | None = None,
     ) -> models.Supply:
         """Change the supply for later orders. Existing orders stay as they are.
@@ -1858,7 +1895,9 @@ class SupplyOrders(Resource):
         """GET supply-orders/{id}/"""
         return self.client.call("GET", f"supply-orders/{self.quoted(id)}/", kind=models.SupplyOrder)
 
-    def cancel(self, id: str, *, why: str, idempotency_key: str | None = None) -> models.SupplyOrder:
+    def cancel(
+        self, id: str, *, why: Annotated[str, Meta(min_length=1, max_length=200)], idempotency_key: str | None = None
+    ) -> models.SupplyOrder:
         """Cancel the order. GPRs that were planned on it are planned elsewhere and get no more orders from this supply."""
         return self.client.call(
             "POST",
@@ -1869,7 +1908,9 @@ class SupplyOrders(Resource):
             kind=models.SupplyOrder,
         )
 
-    def fail(self, id: str, *, why: str, idempotency_key: str | None = None) -> models.SupplyOrder:
+    def fail(
+        self, id: str, *, why: Annotated[str, Meta(min_length=1, max_length=200)], idempotency_key: str | None = None
+    ) -> models.SupplyOrder:
         """Report that the node will not come. Its GPRs are planned elsewhere, and the supply gets no orders for a quarter of an hour."""
         return self.client.call(
             "POST", f"supply-orders/{self.quoted(id)}/fail/", body={"why": why}, is_keyed=True, key=idempotency_key, kind=models.SupplyOrder
@@ -1903,18 +1944,18 @@ class Templates(Resource):
     def create(
         self,
         *,
-        name: str,
-        cluster: str | UnsetType | None = UNSET,
+        name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
+        cluster: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
         is_default: bool | UnsetType = UNSET,
         auto: bool | UnsetType = UNSET,
-        slice: str | UnsetType | None = UNSET,
+        slice: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
         shape: str | UnsetType | None = UNSET,
-        min_gpu_memory_gib: int | UnsetType | None = UNSET,
-        nodes: int | UnsetType | None = UNSET,
-        gpus_per_node: int | UnsetType | None = UNSET,
+        min_gpu_memory_gib: Annotated[int, Meta(ge=1, le=100000)] | UnsetType | None = UNSET,
+        nodes: Annotated[int, Meta(ge=1, le=10000)] | UnsetType | None = UNSET,
+        gpus_per_node: Annotated[int, Meta(ge=1, le=1024)] | UnsetType | None = UNSET,
         duration_s: int | str | UnsetType | None = UNSET,
-        priority: int | UnsetType | None = UNSET,
-        node_type: str | UnsetType | None = UNSET,
+        priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType | None = UNSET,
+        node_type: Annotated[str, Meta(max_length=63)] | UnsetType | None = UNSET,
         rdma: bool | UnsetType | None = UNSET,
         within: Literal[""] | Literal["rack", "nvlink"] | UnsetType | None = UNSET,
         idle_timeout_s: int | str | UnsetType | None = UNSET,
@@ -1923,15 +1964,15 @@ class Templates(Resource):
         requeue_on_failure: bool | UnsetType | None = UNSET,
         run_checks: bool | UnsetType | None = UNSET,
         kind: Literal["Job", "JobSet", "PyTorchJob", "MPIJob", "Notebook", "Manifest"] | UnsetType | None = UNSET,
-        image: str | UnsetType | None = UNSET,
-        command: Sequence[str] | UnsetType | None = UNSET,
+        image: Annotated[str, Meta(max_length=500)] | UnsetType | None = UNSET,
+        command: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType | None = UNSET,
         env: Mapping[str, str] | UnsetType | None = UNSET,
-        secrets: Sequence[str] | UnsetType | None = UNSET,
+        secrets: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType | None = UNSET,
         volumes: Mapping[str, str] | UnsetType | None = UNSET,
         pull_secret: str | UnsetType | None = UNSET,
         user_id: int | UnsetType | None = UNSET,
         retries: int | UnsetType | None = UNSET,
-        checkpoint: Sequence[str] | UnsetType | None = UNSET,
+        checkpoint: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType | None = UNSET,
         manifest: Sequence[Mapping[str, Any]] | str | UnsetType | None = UNSET,
         namespace: str | UnsetType | None = UNSET,
         releases_box: bool | UnsetType | None = UNSET,
@@ -1939,6 +1980,7 @@ class Templates(Resource):
     ) -> models.Template:
         """Create a template. Owners of the slice may do this; for the platform, its administrators.
 
+        name: Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most.
         cluster: The only cluster that it is for; null: all clusters of the slice.
         is_default: Whether it is the default of its cluster or of the slice, and replaces the present one. A cluster's default takes
             precedence.
@@ -1948,7 +1990,7 @@ class Templates(Resource):
             it.
         shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
         gpus_per_node: Null: all of each node.
-        priority: From 1 to 300; a higher priority is first. Default: 101.
+        priority: A higher priority is first. Default: 101.
         within: A rack or NVLink domain that all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
             policy says.
@@ -2016,17 +2058,17 @@ class Templates(Resource):
         self,
         ref: str,
         *,
-        name: str | UnsetType = UNSET,
-        cluster: str | UnsetType | None = UNSET,
+        name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")] | UnsetType = UNSET,
+        cluster: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
         is_default: bool | UnsetType = UNSET,
         auto: bool | UnsetType = UNSET,
         shape: str | UnsetType | None = UNSET,
-        min_gpu_memory_gib: int | UnsetType | None = UNSET,
-        nodes: int | UnsetType | None = UNSET,
-        gpus_per_node: int | UnsetType | None = UNSET,
+        min_gpu_memory_gib: Annotated[int, Meta(ge=1, le=100000)] | UnsetType | None = UNSET,
+        nodes: Annotated[int, Meta(ge=1, le=10000)] | UnsetType | None = UNSET,
+        gpus_per_node: Annotated[int, Meta(ge=1, le=1024)] | UnsetType | None = UNSET,
         duration_s: int | str | UnsetType | None = UNSET,
-        priority: int | UnsetType | None = UNSET,
-        node_type: str | UnsetType | None = UNSET,
+        priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType | None = UNSET,
+        node_type: Annotated[str, Meta(max_length=63)] | UnsetType | None = UNSET,
         rdma: bool | UnsetType | None = UNSET,
         within: Literal[""] | Literal["rack", "nvlink"] | UnsetType | None = UNSET,
         idle_timeout_s: int | str | UnsetType | None = UNSET,
@@ -2035,15 +2077,15 @@ class Templates(Resource):
         requeue_on_failure: bool | UnsetType | None = UNSET,
         run_checks: bool | UnsetType | None = UNSET,
         kind: Literal["Job", "JobSet", "PyTorchJob", "MPIJob", "Notebook", "Manifest"] | UnsetType | None = UNSET,
-        image: str | UnsetType | None = UNSET,
-        command: Sequence[str] | UnsetType | None = UNSET,
+        image: Annotated[str, Meta(max_length=500)] | UnsetType | None = UNSET,
+        command: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType | None = UNSET,
         env: Mapping[str, str] | UnsetType | None = UNSET,
-        secrets: Sequence[str] | UnsetType | None = UNSET,
+        secrets: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType | None = UNSET,
         volumes: Mapping[str, str] | UnsetType | None = UNSET,
         pull_secret: str | UnsetType | None = UNSET,
         user_id: int | UnsetType | None = UNSET,
         retries: int | UnsetType | None = UNSET,
-        checkpoint: Sequence[str] | UnsetType | None = UNSET,
+        checkpoint: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType | None = UNSET,
         manifest: Sequence[Mapping[str, Any]] | str | UnsetType | None = UNSET,
         namespace: str | UnsetType | None = UNSET,
         releases_box: bool | UnsetType | None = UNSET,
@@ -2051,6 +2093,7 @@ class Templates(Resource):
     ) -> models.Template:
         """Change the template for later requests.
 
+        name: Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most.
         cluster: The only cluster that it is for; null: all clusters of the slice.
         is_default: Whether it is the default of its cluster or of the slice, and replaces the present one. A cluster's default takes
             precedence.
@@ -2058,7 +2101,7 @@ class Templates(Resource):
             automatic GPRTemplate. It needs `shape` and `duration_s`.
         shape: E.g. H100-80GB. Empty, with `min_gpu_memory_gib`: EGS chooses the shape.
         gpus_per_node: Null: all of each node.
-        priority: From 1 to 300; a higher priority is first. Default: 101.
+        priority: A higher priority is first. Default: 101.
         within: A rack or NVLink domain that all of its nodes must share. EGS always places them as near to each other as possible.
         idle_timeout_s: It is released when its GPUs did nothing for so long, 5 minutes at least. 0: never. Null: as long as the
             policy says.
@@ -2200,7 +2243,12 @@ class UsagePrices(Resource):
         return Pages(self.client, "usage/prices/", params={"page_size": page_size}, kind=models.Price)
 
     def create(
-        self, *, shape: str, gpu_hour_price: str, from_day: str | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        *,
+        shape: Annotated[str, Meta(min_length=1, max_length=63)],
+        gpu_hour_price: Annotated[str, Meta(pattern="^-?\\d{0,7}(?:\\.\\d{0,4})?$")],
+        from_day: str | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.Price:
         """Set a shape's price from a day on. It replaces the price that begins on the same day; costs of past days follow it.
 

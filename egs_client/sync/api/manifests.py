@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from egs_client.models import manifests as models
 from egs_client.sync.resource import Resource
@@ -14,8 +15,8 @@ class Manifests(Resource):
     def apply(
         self,
         *,
-        files: Sequence[models.ManifestFileRequest],
-        manager: str | UnsetType = UNSET,
+        files: Annotated[Sequence[models.ManifestFileRequest], Meta(max_length=1000)],
+        manager: Annotated[str, Meta(min_length=1, max_length=63)] | UnsetType = UNSET,
         is_forced: bool | UnsetType = UNSET,
         prune: Mapping[str, str] | UnsetType = UNSET,
         secrets: Mapping[str, str] | UnsetType = UNSET,
@@ -37,7 +38,11 @@ class Manifests(Resource):
         )
 
     def delete(
-        self, *, files: Sequence[models.ManifestFileRequest], is_dry: bool | UnsetType = UNSET, is_partial: bool | UnsetType = UNSET
+        self,
+        *,
+        files: Annotated[Sequence[models.ManifestFileRequest], Meta(max_length=1000)],
+        is_dry: bool | UnsetType = UNSET,
+        is_partial: bool | UnsetType = UNSET,
     ) -> models.ManifestReport:
         """Delete what manifests name. Workspaces and projects are archived; clusters, supplies and people are kept.
 
@@ -51,8 +56,8 @@ class Manifests(Resource):
     def diff(
         self,
         *,
-        files: Sequence[models.ManifestFileRequest],
-        manager: str | UnsetType = UNSET,
+        files: Annotated[Sequence[models.ManifestFileRequest], Meta(max_length=1000)],
+        manager: Annotated[str, Meta(min_length=1, max_length=63)] | UnsetType = UNSET,
         is_forced: bool | UnsetType = UNSET,
         prune: Mapping[str, str] | UnsetType = UNSET,
         secrets: Mapping[str, str] | UnsetType = UNSET,

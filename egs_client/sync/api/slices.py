@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from egs_client.models import shared
 from egs_client.models import slices as models
@@ -24,7 +24,12 @@ class Deputies(Resource):
         return Pages(self.client, "deputies/", params={"page_size": page_size, "since": since}, kind=models.Deputy)
 
     def create(
-        self, *, user: str, ends_at: datetime | str, starts_at: datetime | str | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        *,
+        user: Annotated[str, Meta(min_length=1, max_length=63)],
+        ends_at: datetime | str,
+        starts_at: datetime | str | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.Deputy:
         """Name a deputy, who decides for the caller on what waits for approval. Administrators of the platform or of a project may call
         it.
@@ -82,27 +87,30 @@ class Me(Resource):
     def update_notices(
         self,
         *,
-        unwanted_kinds: Sequence[
-            Literal[
-                "approval_wanted",
-                "decision",
-                "started",
-                "mark",
-                "ends_soon",
-                "ended",
-                "promise_moved",
-                "eviction",
-                "node",
-                "changed",
-                "booking",
-                "budget",
-                "workspace",
-                "alert",
-            ]
+        unwanted_kinds: Annotated[
+            Sequence[
+                Literal[
+                    "approval_wanted",
+                    "decision",
+                    "started",
+                    "mark",
+                    "ends_soon",
+                    "ended",
+                    "promise_moved",
+                    "eviction",
+                    "node",
+                    "changed",
+                    "booking",
+                    "budget",
+                    "workspace",
+                    "alert",
+                ]
+            ],
+            Meta(max_length=14),
         ]
         | UnsetType = UNSET,
-        muted_slices: Sequence[str] | UnsetType = UNSET,
-        zone: str | UnsetType = UNSET,
+        muted_slices: Annotated[Sequence[str], Meta(max_length=500)] | UnsetType = UNSET,
+        zone: Annotated[str, Meta(min_length=1, max_length=63)] | UnsetType = UNSET,
         quiet_from: str | UnsetType | None = UNSET,
         quiet_until: str | UnsetType | None = UNSET,
         if_match: str | None = None,
@@ -143,11 +151,21 @@ class Projects(Resource):
         """
         return Pages(self.client, "projects/", params={"life": life, "page_size": page_size}, kind=models.Project)
 
-    def create(self, *, name: str, idempotency_key: str | None = None) -> models.Project:
-        """POST projects/"""
+    def create(
+        self,
+        *,
+        name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
+        idempotency_key: str | None = None,
+    ) -> models.Project:
+        """POST projects/
+
+        name: Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most.
+        """
         return self.client.call("POST", "projects/", body={"name": name}, is_keyed=True, key=idempotency_key, kind=models.Project)
 
-    def archive(self, project: str, *, drain: bool | UnsetType = UNSET, why: str | UnsetType = UNSET) -> models.Closing:
+    def archive(
+        self, project: str, *, drain: bool | UnsetType = UNSET, why: Annotated[str, Meta(min_length=1, max_length=150)] | UnsetType = UNSET
+    ) -> models.Closing:
         """Archive the project with all its workspaces.
 
         drain: End running GPRs at once; default: they run to their ends.
@@ -158,7 +176,9 @@ class Projects(Resource):
         """Tells what archiving or removing the project and its workspaces would end, and how far it is."""
         return self.client.call("GET", f"projects/{self.quoted(project)}/closing/", kind=models.Closing)
 
-    def remove(self, project: str, *, drain: bool | UnsetType = UNSET, why: str | UnsetType = UNSET) -> models.Closing:
+    def remove(
+        self, project: str, *, drain: bool | UnsetType = UNSET, why: Annotated[str, Meta(min_length=1, max_length=150)] | UnsetType = UNSET
+    ) -> models.Closing:
         """Remove the project with all its workspaces.
 
         drain: End running GPRs at once; default: they run to their ends.
@@ -205,7 +225,9 @@ class ProjectsAdmins(Resource):
         """
         return Pages(self.client, f"projects/{self.quoted(project)}/admins/", params={"page_size": page_size}, kind=models.ProjectAdmin)
 
-    def create(self, project: str, *, user: str, idempotency_key: str | None = None) -> models.ProjectAdmin:
+    def create(
+        self, project: str, *, user: Annotated[str, Meta(min_length=1, max_length=63)], idempotency_key: str | None = None
+    ) -> models.ProjectAdmin:
         """Let a person run the project: he acts as an owner in all its workspaces, and decides on its requests."""
         return self.client.call(
             "POST",
@@ -260,10 +282,16 @@ class Slices(Resource):
         return Pages(self.client, "slices/", params={"life": life, "page_size": page_size}, kind=models.Slice)
 
     def create(
-        self, *, name: str, project: str, clusters: Sequence[str] | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        *,
+        name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
+        project: Annotated[str, Meta(min_length=1, max_length=253)],
+        clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.Slice:
         """POST slices/
 
+        name: Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most.
         clusters: Where its GPRs may run.
         """
         return self.client.call(
@@ -283,29 +311,29 @@ class Slices(Resource):
         self,
         ref: str,
         *,
-        nodes_approval: int | UnsetType | None = UNSET,
-        gpus_approval: int | UnsetType | None = UNSET,
-        duration_approval_s: int | UnsetType | None = UNSET,
-        duration_max_s: int | UnsetType | None = UNSET,
-        priority_approval: int | UnsetType | None = UNSET,
-        queued_max: int | UnsetType | None = UNSET,
-        ahead_max_s: int | UnsetType | None = UNSET,
-        shapes: Sequence[str] | UnsetType | None = UNSET,
+        nodes_approval: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        gpus_approval: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        duration_approval_s: Annotated[int, Meta(ge=1, le=31622400)] | UnsetType | None = UNSET,
+        duration_max_s: Annotated[int, Meta(ge=1, le=31622400)] | UnsetType | None = UNSET,
+        priority_approval: Annotated[int, Meta(ge=1, le=300)] | UnsetType | None = UNSET,
+        queued_max: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        ahead_max_s: Annotated[int, Meta(ge=60, le=31622400)] | UnsetType | None = UNSET,
+        shapes: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType | None = UNSET,
         may_evict: bool | UnsetType | None = UNSET,
         may_skip_checks: bool | UnsetType | None = UNSET,
         may_order: bool | UnsetType | None = UNSET,
-        idle_timeout_s: int | UnsetType | None = UNSET,
+        idle_timeout_s: Annotated[int, Meta(ge=0, le=31622400)] | UnsetType | None = UNSET,
         may_keep_idle: bool | UnsetType | None = UNSET,
-        burst_gain_s: int | UnsetType | None = UNSET,
-        decide_within_s: int | UnsetType | None = UNSET,
-        pods_max: int | UnsetType | None = UNSET,
+        burst_gain_s: Annotated[int, Meta(ge=0, le=31622400)] | UnsetType | None = UNSET,
+        decide_within_s: Annotated[int, Meta(ge=60, le=31622400)] | UnsetType | None = UNSET,
+        pods_max: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
         may_reach_out: bool | UnsetType | None = UNSET,
-        kubeconfig_max_s: int | UnsetType | None = UNSET,
-        namespace_patterns: Sequence[str] | UnsetType | None = UNSET,
-        namespaces_max: int | UnsetType | None = UNSET,
-        clusters: Sequence[str] | UnsetType = UNSET,
+        kubeconfig_max_s: Annotated[int, Meta(ge=600, le=31622400)] | UnsetType | None = UNSET,
+        namespace_patterns: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType | None = UNSET,
+        namespaces_max: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
+        clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         ends_at: datetime | str | UnsetType | None = UNSET,
-        home: str | UnsetType | None = UNSET,
+        home: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
         if_match: str | None = None,
     ) -> models.Slice:
         """Change the policy and the clusters, for requests from now on.
@@ -367,7 +395,9 @@ class Slices(Resource):
             kind=models.Slice,
         )
 
-    def archive(self, slice: str, *, drain: bool | UnsetType = UNSET, why: str | UnsetType = UNSET) -> models.Closing:
+    def archive(
+        self, slice: str, *, drain: bool | UnsetType = UNSET, why: Annotated[str, Meta(min_length=1, max_length=150)] | UnsetType = UNSET
+    ) -> models.Closing:
         """Close the workspace until it is restored. It takes no requests from now on; what waits is canceled, and what runs ends first.
 
         drain: End running GPRs at once; default: they run to their ends.
@@ -378,7 +408,9 @@ class Slices(Resource):
         """Tells what archiving or removing the workspace would end, and how far it is."""
         return self.client.call("GET", f"slices/{self.quoted(slice)}/closing/", kind=models.Closing)
 
-    def remove(self, slice: str, *, drain: bool | UnsetType = UNSET, why: str | UnsetType = UNSET) -> models.Closing:
+    def remove(
+        self, slice: str, *, drain: bool | UnsetType = UNSET, why: Annotated[str, Meta(min_length=1, max_length=150)] | UnsetType = UNSET
+    ) -> models.Closing:
         """Close the workspace for good. When its last box has ended, it loses namespaces, people and quotas; its history stays.
 
         drain: End running GPRs at once; default: they run to their ends.
@@ -399,7 +431,13 @@ class SlicesGroups(Resource):
         return Pages(self.client, f"slices/{self.quoted(slice)}/groups/", params={"page_size": page_size}, kind=models.SliceGroup)
 
     def create(
-        self, slice: str, *, provider: str, group: str, role: Literal["owner", "editor", "viewer"], idempotency_key: str | None = None
+        self,
+        slice: str,
+        *,
+        provider: Annotated[str, Meta(min_length=1, max_length=31)],
+        group: Annotated[str, Meta(min_length=1, max_length=255)],
+        role: Literal["owner", "editor", "viewer"],
+        idempotency_key: str | None = None,
     ) -> models.SliceGroup:
         """People in the group become members with this role, at once and when they sign in, and lose it when they leave the group."""
         return self.client.call(
@@ -442,7 +480,12 @@ class SlicesKubeconfig(Resource):
         return Pages(self.client, f"slices/{self.quoted(slice)}/kubeconfig/", params={"page_size": page_size}, kind=models.Kubeconfig)
 
     def create(
-        self, slice: str, *, cluster: str, duration_s: int | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        slice: str,
+        *,
+        cluster: Annotated[str, Meta(min_length=1, max_length=253)],
+        duration_s: Annotated[int, Meta(ge=600, le=31622400)] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.Kubeconfig:
         """Ask for a kubeconfig. The cluster's agent makes it within seconds; then `read/` returns it once.
 
@@ -483,7 +526,12 @@ class SlicesMembers(Resource):
         return Pages(self.client, f"slices/{self.quoted(slice)}/members/", params={"page_size": page_size}, kind=models.Member)
 
     def create(
-        self, slice: str, *, user: str, role: Literal["owner", "editor", "viewer"], idempotency_key: str | None = None
+        self,
+        slice: str,
+        *,
+        user: Annotated[str, Meta(min_length=1, max_length=254)],
+        role: Literal["owner", "editor", "viewer"],
+        idempotency_key: str | None = None,
     ) -> models.Member:
         """Add a member, or change a member's role. Users who share a workspace with the owner become members at once. All others are
         invited by name, id or mail address: the answer then has a null `id`, whether such a user exists or not. Invite people
@@ -516,11 +564,18 @@ class SlicesNamespaces(Resource):
         return Pages(self.client, f"slices/{self.quoted(slice)}/namespaces/", params={"page_size": page_size}, kind=models.Namespace)
 
     def create(
-        self, slice: str, *, name: str, cluster: str, may_adopt: bool | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        slice: str,
+        *,
+        name: Annotated[str, Meta(min_length=1, pattern="^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")],
+        cluster: Annotated[str, Meta(min_length=1, max_length=253)],
+        may_adopt: bool | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> models.Namespace:
         """Bind a namespace: its pods may use the slice's nodes, and no other slice may bind it. A name that the policy's
         `namespace_patterns` do not cover stays PENDING until an administrator decides.
 
+        name: Must be the name of a Kubernetes namespace.
         may_adopt: For administrators: take the namespace over with its contents if it exists already.
         """
         return self.client.call(
@@ -562,7 +617,9 @@ class SlicesNamespaces(Resource):
             kind=models.Namespace,
         )
 
-    def refuse(self, slice: str, namespace: str, *, why: str, idempotency_key: str | None = None) -> None:
+    def refuse(
+        self, slice: str, namespace: str, *, why: Annotated[str, Meta(min_length=1, max_length=150)], idempotency_key: str | None = None
+    ) -> None:
         """Remove a PENDING namespace. The reason is in the workspace's events.
 
         why: The reason, which is recorded with the user's name.
@@ -592,7 +649,12 @@ class SlicesServiceAccounts(Resource):
         )
 
     def create(
-        self, slice: str, *, name: str, role: Literal["viewer", "editor"], idempotency_key: str | None = None
+        self,
+        slice: str,
+        *,
+        name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
+        role: Literal["viewer", "editor"],
+        idempotency_key: str | None = None,
     ) -> models.ServiceAccount:
         """Make a program's account, whose tokens are made below it. Service accounts of a cluster come by themselves when they file.
 
@@ -661,10 +723,10 @@ class SlicesServiceAccountsTokens(Resource):
         slice: str,
         account: str,
         *,
-        name: str,
-        scopes: Sequence[Literal["read", "gpr:write", "write"]],
-        expires_in_s: int | UnsetType = UNSET,
-        networks: Sequence[str] | UnsetType = UNSET,
+        name: Annotated[str, Meta(min_length=1, max_length=63)],
+        scopes: Annotated[Sequence[Literal["read", "gpr:write", "write"]], Meta(max_length=8)],
+        expires_in_s: Annotated[int, Meta(ge=1, le=31536000)] | UnsetType = UNSET,
+        networks: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> shared.NewToken:
         """Tokens of a service account, for the owners of its workspace. Each is bound to this workspace.
@@ -694,7 +756,13 @@ class SlicesServiceAccountsTokens(Resource):
         )
 
     def rotate(
-        self, slice: str, account: str, ref: str, *, overlap_s: int | UnsetType = UNSET, idempotency_key: str | None = None
+        self,
+        slice: str,
+        account: str,
+        ref: str,
+        *,
+        overlap_s: Annotated[int, Meta(ge=0, le=604800)] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
     ) -> shared.NewToken:
         """Make a new token with the same terms. The old one ends a little later, so that programs can change over without a gap.
 
@@ -726,11 +794,11 @@ class WorkspaceRequests(Resource):
     def create(
         self,
         *,
-        name: str,
-        project: str,
-        purpose: str,
-        clusters: Sequence[str] | UnsetType = UNSET,
-        namespaces: Sequence[str] | UnsetType = UNSET,
+        name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
+        project: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
+        purpose: Annotated[str, Meta(min_length=1, max_length=500)],
+        clusters: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
+        namespaces: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
         people: Mapping[str, Literal["owner", "editor", "viewer"]] | UnsetType = UNSET,
         quota: Mapping[str, int] | UnsetType = UNSET,
         ends_at: datetime | str | UnsetType | None = UNSET,
@@ -738,6 +806,7 @@ class WorkspaceRequests(Resource):
     ) -> models.WorkspaceRequest:
         """Ask for a workspace. An administrator decides.
 
+        name: Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most.
         project: It is made if there is none of this name.
         purpose: The people and the purpose.
         clusters: Names; an administrator may choose others.
@@ -776,18 +845,19 @@ class WorkspaceRequests(Resource):
         self,
         id: str,
         *,
-        name: str | UnsetType = UNSET,
-        project: str | UnsetType = UNSET,
-        clusters: Sequence[str] | UnsetType = UNSET,
-        namespaces: Sequence[str] | UnsetType = UNSET,
+        name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")] | UnsetType = UNSET,
+        project: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")] | UnsetType = UNSET,
+        clusters: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
+        namespaces: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
         people: Mapping[str, Literal["owner", "editor", "viewer"]] | UnsetType = UNSET,
         quota: Mapping[str, int] | UnsetType = UNSET,
         ends_at: datetime | str | UnsetType | None = UNSET,
-        why: str | UnsetType = UNSET,
+        why: Annotated[str, Meta(min_length=1, max_length=150)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.WorkspaceRequest:
         """Set the workspace up, with what the body changes: all of it, or nothing.
 
+        name: Letters, digits, dots, dashes and underscores, beginning and ending with a letter or a digit; 63 at most.
         project: It is made if there is none of this name.
         clusters: Names; an administrator may choose others.
         namespaces: Bound in each of the clusters.
@@ -813,7 +883,9 @@ class WorkspaceRequests(Resource):
             kind=models.WorkspaceRequest,
         )
 
-    def refuse(self, id: str, *, why: str, idempotency_key: str | None = None) -> models.WorkspaceRequest:
+    def refuse(
+        self, id: str, *, why: Annotated[str, Meta(min_length=1, max_length=150)], idempotency_key: str | None = None
+    ) -> models.WorkspaceRequest:
         """POST workspace-requests/{id}/refuse/"""
         return self.client.call(
             "POST",

@@ -122,7 +122,7 @@ def test_every_form_of_output_has_the_same_requests(egs: Egs, waiting: str) -> N
 
 
 def test_what_a_person_sees_fits_into_80_columns_and_a_pipe_gets_no_colors(egs: Egs, waiting: str) -> None:
-    for line in ("gpr list", "queue", "nodes", "schedule", "events --limit 5", "gpr create --help", "--help"):
+    for line in ("gpr list", "queue", "shapes", "nodes", "schedule", "events --limit 5", "gpr create --help", "--help"):
         terminal = egs.at_terminal(*line.split())
         assert terminal.end() == 0, terminal.shown
         shown = [text.replace("\x1b[1m", "").replace("\x1b[32m", "").replace("\x1b[0m", "") for text in terminal.shown.splitlines()]
