@@ -12,11 +12,13 @@ from threading import Semaphore
 from typing import Final
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
 # So many threads of a process may want a transaction's lock at once, each with its connection: one holds it, the next waits for it.
 TURNS: Final = 2
 _turns: Final[dict[str, Semaphore]] = {}
+_guards: Final[list[BaseDatabaseWrapper]] = []  # nobody uses them now
 
 
 @contextmanager
@@ -55,19 +57,21 @@ def in_turn(name: str) -> Iterator[None]:
 @contextmanager
 def _advisory_lock(name: str) -> Iterator[bool]:
     # A separate connection holds the lock in its own transaction, so the work may commit. Unlike a session's lock, it is safe behind a
-    # pooler.
-    guard = connections.create_connection(DEFAULT_DB_ALIAS)
+    # pooler. The next runner takes it, as long as it is good: to connect costs several milliseconds.
+    guard = _guards.pop() if _guards else connections.create_connection(DEFAULT_DB_ALIAS)
     try:
+        guard.close_if_unusable_or_obsolete()
         guard.set_autocommit(False)
         with guard.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_number(name)])
             (mine,) = cursor.fetchone()
         yield mine
     finally:
-        # Closing alone is not enough: the server ends a session later, and the next caller would find the lock taken.
-        with suppress(DatabaseError):
+        with suppress(DatabaseError):  # then it is not good any more
             guard.rollback()
-        guard.close()
+            guard.set_autocommit(True)
+            guard.inc_thread_sharing()
+            _guards.append(guard)
 
 
 def _number(name: str) -> int:

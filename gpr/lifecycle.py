@@ -76,10 +76,11 @@ def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **change: Unpack[Tra
     if to in ENDED:
         fields["ended_at"] = now
     # Every change raises the version, so this WHERE clause detects changes since the GPR was read.
-    rows = Gpr.objects.filter(reduce(or_, (Q(pk=gpr.pk, version=gpr.version) for gpr in gprs)), state=old)
+    versions = {gpr.version for gpr in gprs}
+    as_read = (Q(version=version, pk__in=[gpr.pk for gpr in gprs if gpr.version == version]) for version in versions)
+    rows = Gpr.objects.filter(reduce(or_, as_read), state=old)
     try:
-        with transaction.atomic():
-            moved = rows.update(version=F("version") + 1, **fields)
+        moved = rows.update(version=F("version") + 1, **fields)
     except IntegrityError:
         raise Conflict("Another GPR of this workspace holds nodes; a workspace holds one at a time.") from None
     if moved != len(gprs):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -11,12 +11,12 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from fast_update.fast import fast_update
 
 from core.errors import StaleState
 from core.words import are, plural, utc
-from core.written_sql import TimeParam, WrittenQuery, sent_together
+from core.written_sql import TimeParam, WrittenQuery, load_together, sent_together
 from gpr.allocation.absence import was_just_away
 from gpr.allocation.rows import EpochSeconds
 from gpr.allocation.snapshot import nodes_free_at
@@ -66,9 +66,9 @@ def advance(*, now: datetime) -> int:
 
 
 def _due_of(ids: Collection[UUID], now: datetime) -> Iterator[_Due]:
-    for gpr in _with_rows(ids):
+    for gpr, rows in _with_rows(ids):
         with set_aside_on_error("gpr_advance", NOT_MOVED, now=now, gpr_id=gpr.pk):
-            due = _STEPS[S(gpr.state)](gpr, gpr.rows_now, now)
+            due = _STEPS[S(gpr.state)](gpr, rows, now)
             if due is not None:
                 yield due
 
@@ -124,11 +124,20 @@ _MARKED: Final = WrittenQuery(_AT_MARK.filter(four_times_s__lte=EpochSeconds(Tim
 _ON_NODES: Final = WrittenQuery(_on_nodes())
 
 
-def _with_rows(ids: Collection[UUID]) -> Iterable[Any]:
-    """Loads GPRs that are provisioned, with the reservations of the current run as `rows_now` and whether they are told to go."""
-    gprs = Gpr.objects.filter(pk__in=ids, state__in=PROVISIONED).annotate(is_noticed=Exists(NOTICES.filter(gpr=OuterRef("pk"))))
-    rows = Reservation.objects.filter(run=F("gpr__run")).select_related("node")
-    return gprs.select_related("slice").order_by("pk").prefetch_related(Prefetch("reservations", rows, to_attr="rows_now"))
+def _with_rows(ids: Collection[UUID]) -> list[tuple[Any, list[Reservation]]]:
+    """Loads GPRs that are provisioned, and whether they are told to go, with the reservations of the current run."""
+    gprs, rows = load_together((_PROVISIONED, ids), (_ROWS, ids))
+    rows_of: dict[UUID, list[Reservation]] = defaultdict(list)
+    for row in rows:
+        rows_of[row.gpr_id].append(row)
+    return [(gpr, rows_of[gpr.pk]) for gpr in gprs]
+
+
+_NOTICED: Final = Exists(NOTICES.filter(gpr=OuterRef("pk")))
+_PROVISIONED: Final = WrittenQuery(
+    Gpr.objects.filter(state__in=PROVISIONED).annotate(is_noticed=_NOTICED).select_related("slice").order_by("pk")
+)
+_ROWS: Final = WrittenQuery(Reservation.objects.filter(run=F("gpr__run")).select_related("node"), key="gpr__id")
 
 
 def _from_provisioning(gpr: Any, rows: Sequence[Reservation], now: datetime) -> _Due | None:

@@ -36,6 +36,7 @@ from gpr.evictions.withdrawals import notices_review
 from gpr.followers.services import followers_cancel
 from gpr.models import AllocatorRecord, Gpr, GprState
 from gpr.replacement.services import replacements_review
+from inventory.models import HubAbsence
 from inventory.services.supplies import orders_give_up
 from journal.guard import set_aside_on_error, write_or_set_aside
 from journal.models import Event
@@ -63,7 +64,8 @@ def tick(*, now: datetime | None = None, may_rest: bool = False, may_hurry: bool
     """Run one tick; None when another process runs one. Simulations and tests pass `now`.
 
     `may_rest`: when nothing has happened since the last plan and nothing is due, plan nothing, and look at deadlines of other kinds only
-    every REVIEW_EVERY. `may_hurry`: find only what starts now, if the whole queue was planned a moment ago; the next tick plans it.
+    every REVIEW_EVERY. `may_hurry`: find only what ends and starts now, if the whole queue was planned a moment ago; the next tick does the
+    rest.
     """
     with single_runner("allocator") as mine:
         if not mine:
@@ -76,20 +78,13 @@ def tick(*, now: datetime | None = None, may_rest: bool = False, may_hurry: bool
         away = {"away_at": absence.began_at if absence else None, "back_at": absence.ended_at if absence else None}
         AllocatorRecord.objects.update(began_at=now, **away)
         report = TickReport(moved_count=advance(now=now))
-        notices_review(now=now)
-        replacements_review(now=now)
-        series_extend_due(now=now)
-        occurrences_retry(now=now)
-        if not is_just_over(absence, now):
-            orders_give_up(now=now)
-        closing_advance(now=now)
-        kubeconfigs_expire(now=now)
-        orphans_cancel(now=now)
-        followers_cancel(now=now)
+        hurries = may_hurry and time.monotonic() < _Process.whole_until_mono
+        if not hurries:
+            _review(absence, now)
         if may_rest and _may_rest(record, now):
             report.rested = True
         else:
-            _plan_and_start(report, record, now, may_hurry=may_hurry)
+            _plan_and_start(report, record, now, hurries=hurries)
         with set_aside_on_error("planner_memory", "What the planner remembers could not be checked", now=now):
             live_check(now=now)
             if record.tick_count % PRUNE_EVERY == 0:
@@ -105,9 +100,21 @@ class _Process:
     whole_until_mono = 0.0  # when the whole queue may be planned again, if ticks are in a hurry
 
 
-def _plan_and_start(report: TickReport, record: AllocatorRecord, now: datetime, *, may_hurry: bool) -> None:
+def _review(absence: HubAbsence | None, now: datetime) -> None:
+    notices_review(now=now)
+    replacements_review(now=now)
+    series_extend_due(now=now)
+    occurrences_retry(now=now)
+    if not is_just_over(absence, now):
+        orders_give_up(now=now)
+    closing_advance(now=now)
+    kubeconfigs_expire(now=now)
+    orphans_cancel(now=now)
+    followers_cancel(now=now)
+
+
+def _plan_and_start(report: TickReport, record: AllocatorRecord, now: datetime, *, hurries: bool) -> None:
     event_id, began_mono = _last_event_id(), time.monotonic()
-    hurries = may_hurry and began_mono < _Process.whole_until_mono
     made, loaded = replan(now=now, explained=frozenset() if hurries else None)
     if not hurries:
         ended_mono = time.monotonic()

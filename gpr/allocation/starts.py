@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from django.conf import settings
@@ -13,6 +13,7 @@ from django.db import transaction
 
 from core.errors import Conflict, StaleState
 from core.words import are, plural
+from core.written_sql import WrittenQuery, load_together
 from gpr.allocation.snapshot import Loaded, at, length_s
 from gpr.allocation.stored_plan import plan_lock
 from gpr.lifecycle import gprs_transition
@@ -20,7 +21,7 @@ from gpr.models import ENDED, Gpr, GprState
 from gpr.promises.outcomes import promises_settle
 from gpr.quotas.selectors import refuse_over_limit
 from inventory.models import Cluster, Reservation, agent_is_live
-from inventory.rows import CLUSTERS
+from inventory.rows import CLUSTERS_THERE
 from inventory.services.reservations import reservations_hold
 from planner.snapshot import Slot
 from slices.models import Life, Namespace, Slice
@@ -97,7 +98,7 @@ def reservation_of(gpr: Gpr, node_id: UUID, namespaces: Namespaces, *, starts_at
 
 def starting_cluster(name: str, now: datetime) -> Cluster:
     """Raises Conflict when its agent is silent, or it is disabled or was rewound."""
-    cluster = CLUSTERS.get(name=name)
+    cluster = {there.name: there for there in CLUSTERS_THERE()}[name]
     if not agent_is_live(getattr(cluster, "agent", None), now, within_s=settings.EGS_AGENT_STALE_S):
         raise Conflict(f"The agent of cluster {name} has not been heard lately.")
     if not cluster.is_enabled or cluster.rewound_at is not None:
@@ -107,16 +108,19 @@ def starting_cluster(name: str, now: datetime) -> Cluster:
 
 def namespaces_of(slice_ids: Collection[UUID], *, must_be_open: bool = False) -> Namespaces:
     """Raises Conflict for a workspace that is closed but has to be open."""
-    # The lock makes changes of these namespaces, and who closes the workspace, wait until the start is stored.
-    slices = Slice.objects.select_for_update(no_key=True).filter(pk__in=slice_ids).order_by("pk").values_list("name", "life")
+    slices, namespaces = load_together((_LOCKED_SLICES, slice_ids), (_NAMESPACES, slice_ids))
     closed = [name for name, life in slices if life != Life.OPEN]
     if closed and must_be_open:
         raise Conflict(f"Workspace {closed[0]} is closed.")
     names: defaultdict[tuple[UUID, UUID | None], tuple[str, ...]] = defaultdict(tuple)
-    rows = Namespace.objects.filter(slice__in=slice_ids).order_by("name")
-    for slice_id, cluster_id, name in rows.values_list("slice", "cluster", "name"):
+    for slice_id, cluster_id, name in namespaces:
         names[slice_id, cluster_id] += (name,)
     return names
+
+
+# The lock makes changes of these namespaces, and who closes the workspace, wait until the start is stored.
+_LOCKED_SLICES: Final = WrittenQuery(Slice.objects.select_for_update(no_key=True).order_by("pk").values_list("name", "life"))
+_NAMESPACES: Final = WrittenQuery(Namespace.objects.order_by("name").values_list("slice", "cluster", "name"), key="slice__id")
 
 
 def entry_steps(gpr: Gpr) -> tuple[str, ...]:

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
-from django.db.models import Count, Max, Q, Sum
+from django.db.models import Count, Max, Sum, UUIDField
+from django.db.models.functions import Coalesce
 
 from core.errors import Conflict
 from core.words import number
+from core.written_sql import WrittenQuery
 from gpr.models import Gpr, GprState
 from inventory.models import Node, Reservation, ReservationState, ReservedGpu
 from slices.models import Quota
 from slices.quotas.services import whose
 
+_LIMITED: Final = Quota.objects.filter(most_gpus__isnull=False).annotate(
+    owned_by=Coalesce("slice_id", "project_id", output_field=UUIDField())
+)
+limits_of: Final = WrittenQuery(_LIMITED.select_related("project", "slice").order_by("pk"), key="owned_by")  # of projects and workspaces
 # Slice, project and shape -> GPUs.
 Counts = Counter[tuple[UUID, UUID, str]]
 
@@ -42,8 +49,7 @@ class QuotaUsage:
 
 def refuse_over_limit(taken: Collection[tuple[UUID, str]], projects: Set[UUID]) -> None:
     """Raises Conflict. `taken`: (project or slice, shape). The caller has locked the quotas (`quotas_keep`)."""
-    rows = Quota.objects.filter(Q(project__in=projects) | Q(slice__project__in=projects), most_gpus__isnull=False)
-    limits = [quota for quota in rows.select_related("project", "slice__project").order_by("pk") if (quota.owner.pk, quota.shape) in taken]
+    limits = [quota for quota in limits_of({owner for owner, _ in taken}) if (quota.owner.pk, quota.shape) in taken]
     held = _booked(projects) if limits else Counts()
     for quota in limits:
         if (gpus := _sum_for(quota, held)) > (quota.most_gpus or 0):

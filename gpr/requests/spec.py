@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.conf import settings
-from django.db.models import Max, UUIDField
-from django.db.models.functions import Coalesce
+from django.db.models import Max
 
 from core.errors import InvalidInput, OverPolicy
 from core.names import text_fault
@@ -18,8 +17,9 @@ from core.written_sql import WrittenQuery
 from gpr.budgets.ledger import Excess, Ledger
 from gpr.budgets.windows import GpuWindow
 from gpr.models import GPUS_PER_NODE_MAX, NODES_MAX, AfterCondition, Gpr, GprTemplate
+from gpr.quotas.selectors import limits_of
 from inventory.models import Cluster, Node, Supply
-from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Quota, Slice
+from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Slice
 from slices.quotas.services import whose
 from slices.selectors import refuse_closed
 
@@ -40,12 +40,8 @@ _NODE_KINDS_IN: Final = WrittenQuery(_NODE_KINDS, key="cluster__id")
 _NODE_KINDS_OF_SLICE: Final = WrittenQuery(_NODE_KINDS, key="cluster__slices__id")
 _TO_ORDER: Final = Supply.objects.filter(is_enabled=True).order_by().values_list("shape", "gpus_per_node")
 _KINDS_TO_ORDER: Final = WrittenQuery(_TO_ORDER, key="cluster__slices__id")
-_LIMITED: Final = Quota.objects.filter(most_gpus__isnull=False).annotate(
-    owned_by=Coalesce("slice_id", "project_id", output_field=UUIDField())
-)
 IDLE_MIN_S: Final = 300  # EGS knows of idle GPUs some minutes later
 NEVER_S: Final = 2**53
-_LIMITS_OF: Final = WrittenQuery(_LIMITED, key="owned_by")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +312,7 @@ def beyond_end(slice_: Slice, *, start_at: datetime, duration_s: int, now: datet
 
 def _refuse_beyond_quota(spec: GprSpec) -> None:
     """Raises OverPolicy for a request beyond its quota even with nothing else held."""
-    limited = _LIMITS_OF([spec.slice.pk, spec.slice.project_id])
+    limited = limits_of([spec.slice.pk, spec.slice.project_id])
     limits = {quota.shape: quota for quota in sorted(limited, key=lambda quota: -(quota.most_gpus or 0))}  # the smallest of each shape
     sizes = _sizes_meant(spec) if limits else {}
     least = {shape: spec.nodes * (spec.gpus_per_node or size) for shape, size in sizes.items()}

@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 
 from accounts.models import User
 from core.errors import Conflict, InvalidInput, NotFound
-from core.written_sql import IdParam, WrittenQuery
+from core.written_sql import WrittenQuery
 from inventory.models import CheckPolicy, Node
 from inventory.services.clusters import desired_set_changed
 from journal.changes import difference, values_of
@@ -24,7 +24,7 @@ from protocol.nodes.steps import OPTIONAL
 from protocol.references import is_image, is_object_name
 
 OBJECTS: Final = {"storage_class": "storage class", "runtime_class": "runtime class", "pull_secret": "Secret in egs-system"}
-_POLICIES: Final = WrittenQuery(CheckPolicy.objects.filter(cluster=IdParam("cluster")).order_by("shape"))
+_POLICIES: Final = WrittenQuery(CheckPolicy.objects.order_by("shape"), key="cluster__id")
 SUBNET: Final = re.compile(r"([0-9a-f]{4}:){3}[0-9a-f]{4}", re.ASCII)
 
 
@@ -91,13 +91,13 @@ def terms(policy: CheckPolicy) -> str:
 
 def policies_by_shape(*, cluster_id: UUID) -> Callable[[str], checks.CheckPolicy]:
     """Maps a shape to its policy. Runs one query."""
-    rows = _POLICIES(cluster=cluster_id)
+    rows = _POLICIES([cluster_id])
     return lambda shape: _merged([row for row in rows if row.shape in ("", shape)])
 
 
 def skipped_steps_by_node(*, cluster_ids: Collection[UUID]) -> Callable[[Node], frozenset[str]]:
     """Maps a node to the steps that its checks skip. Runs one query."""
-    rows = list(CheckPolicy.objects.filter(cluster__in=cluster_ids))
+    rows = _POLICIES(cluster_ids)
     return lambda node: frozenset(
         step for row in rows if row.cluster_id == node.cluster_id and row.shape in ("", node.shape) for step in row.skipped_steps
     )

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from itertools import product
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from fast_update.fast import fast_update
 
 from accounts.models import User
 from core.errors import Conflict, NotFound
-from core.written_sql import IdParam, rows_insert
+from core.written_sql import IdParam, TimeParam, WrittenQuery, rows_insert
 from inventory.models import Gpu, Node, Reservation, ReservationState, ReservedGpu, is_later
-from inventory.selectors import maintenance_over
+from inventory.rows import windows_since
 from inventory.services.checks import skipped_steps_by_node
 from inventory.services.clusters import desired_set_changed
 from journal.hints import TICK, hint, slice_topic
@@ -40,8 +41,8 @@ def reservations_hold(rows: Sequence[Reservation]) -> None:
     if not all(node_id in nodes and is_usable(nodes[node_id]) for node_id in node_ids):
         raise Conflict("A node of the plan is no longer usable.")
     taken = [nodes[node_id] for node_id in node_ids]
-    _refuse_closed(rows, taken)
-    free = _free_gpus(taken, min(row.starts_at for row in rows))
+    _refuse_closed(rows, nodes)
+    free = _free_gpus(node_ids, min(row.starts_at for row in rows))
     skipped = skipped_steps_by_node(cluster_ids={node.cluster_id for node in taken})
     reserved = []
     for row in rows:
@@ -52,14 +53,13 @@ def reservations_hold(rows: Sequence[Reservation]) -> None:
         row.entry_steps = [step for step in row.entry_steps if step not in no_step]
         row.exit_steps = [step for step in row.exit_steps if step not in no_step]
         reserved += [
-            ReservedGpu(reservation=row, gpu=gpu, state=row.state, starts_at=row.starts_at, ends_at=row.ends_at)
-            for gpu in _pick(node, free, row.gpr.gpus_per_node)
+            ReservedGpu(reservation=row, gpu_id=gpu_id, state=row.state, starts_at=row.starts_at, ends_at=row.ends_at)
+            for gpu_id in _pick(node, free, row.gpr.gpus_per_node)
         ]
     fast_update(Node.objects.all(), taken, ["epoch"], None)
     try:
-        with transaction.atomic():
-            rows_insert(rows)
-            rows_insert(reserved, keyed=False)
+        rows_insert(rows)
+        rows_insert(reserved, keyed=False)
     except IntegrityError:
         raise Conflict("A GPU of the plan is reserved by another.") from None
     for row in rows:
@@ -127,9 +127,8 @@ def reservations_set_windows(windows: Sequence[BoxWindow]) -> None:
     for row in rows:
         row.not_after_at, row.ends_at = of_gpr[row.gpr_id].not_after_at, of_gpr[row.gpr_id].ends_at
     try:
-        with transaction.atomic():
-            fast_update(Reservation.objects.all(), rows, ["not_after_at", "ends_at"], None)
-            _repeat(rows, ["ends_at"])
+        fast_update(Reservation.objects.all(), rows, ["not_after_at", "ends_at"], None)
+        _repeat(rows, ["ends_at"])
     except IntegrityError:
         raise Conflict("The GPUs are reserved for another from then on.") from None
     desired_set_changed(row.cluster_id for row in rows)
@@ -242,25 +241,20 @@ def is_usable(node: Node) -> bool:
 
 def _lock_nodes(rows: Sequence[Reservation]) -> dict[UUID, Node]:
     """Locks for a spare also the other nodes of its box, whose count changes."""
-    wanted = Q(pk__in={row.node_id for row in rows})
+    wanted = {row.node_id for row in rows}
     for row in rows:
         if row.replaces_id is not None:
             of_box = Q(gpr=row.gpr_id, state=ReservationState.HELD) | Q(pk=row.replaces_id)
-            wanted |= Q(pk__in=Reservation.objects.filter(of_box).values("node"))
-    return {node.pk: node for node in Node.objects.select_for_update().filter(wanted).order_by("pk")}
+            wanted.update(Reservation.objects.filter(of_box).values_list("node", flat=True))
+    return {node.pk: node for node in _LOCKED_NODES(wanted)}
 
 
-def _refuse_closed(rows: Sequence[Reservation], nodes: Sequence[Node]) -> None:
-    """Raises Conflict if a node closes before its box ends. Runs one query if there is no maintenance."""
-    whole = {"starts_at": min(row.starts_at for row in rows), "ends_at": max(row.ends_at for row in rows)}
-    if not maintenance_over(nodes, **whole).exists():
-        return
-    by_time: dict[tuple[datetime, datetime], set[UUID]] = defaultdict(set)
-    for row in rows:
-        by_time[row.starts_at, row.ends_at].add(row.node_id)
-    for (starts_at, ends_at), node_ids in by_time.items():
-        theirs = [node for node in nodes if node.pk in node_ids]
-        if maintenance_over(theirs, starts_at=starts_at, ends_at=ends_at).exists():
+def _refuse_closed(rows: Sequence[Reservation], nodes: Mapping[UUID, Node]) -> None:
+    """Raises Conflict if a node closes before its box ends."""
+    windows = windows_since(min(row.starts_at for row in rows))
+    for row, window in product(rows, windows):
+        is_closed = window.node_id == row.node_id or (window.node_id is None and window.cluster_id == nodes[row.node_id].cluster_id)
+        if is_closed and window.starts_at < row.ends_at and row.starts_at < window.ends_at:
             raise Conflict("A node of the plan is closed for maintenance before the box would be over.")
 
 
@@ -294,23 +288,27 @@ def _lock_held(**whose: Any) -> list[Reservation]:
     return list(held.select_for_update().order_by("pk"))
 
 
-def _free_gpus(nodes: Sequence[Node], starts_at: datetime) -> dict[UUID, list[Gpu]]:
-    # A GPU that was released after the planned start is skipped: the schedule would show two holders at once.
-    taken = Q(state=ReservationState.HELD) | Q(reservation__released_at__gt=starts_at)
-    held = ReservedGpu.objects.filter(taken, gpu__node__in=nodes).values("gpu_id")
-    free: dict[UUID, list[Gpu]] = {}
-    usable = Gpu.objects.filter(node__in=nodes, is_healthy=True, gone_at=None).exclude(pk__in=held)
-    for gpu in usable.order_by("index"):
-        free.setdefault(gpu.node_id, []).append(gpu)
+def _free_gpus(node_ids: Collection[UUID], starts_at: datetime) -> dict[UUID, list[UUID]]:
+    free: dict[UUID, list[UUID]] = defaultdict(list)
+    for node_id, gpu_id in _FREE_GPUS(node_ids, starts_at=starts_at):
+        free[node_id].append(gpu_id)
     return free
 
 
-def _pick(node: Node, free: dict[UUID, list[Gpu]], gpus_per_node: int | None) -> list[Gpu]:
-    there, wanted = free.get(node.pk, []), node.gpu_count if gpus_per_node is None else gpus_per_node
+def _pick(node: Node, free: dict[UUID, list[UUID]], gpus_per_node: int | None) -> list[UUID]:
+    there, wanted = free[node.pk], node.gpu_count if gpus_per_node is None else gpus_per_node
     if len(there) < wanted:
         raise Conflict("A node of the plan has too few free GPUs.")
     free[node.pk] = there[wanted:]
     return there[:wanted]
+
+
+_LOCKED_NODES: Final = WrittenQuery(Node.objects.select_for_update().order_by("pk"))
+# A GPU that was released after the planned start is skipped: the schedule would show two holders at once.
+_TAKEN: Final = Q(state=ReservationState.HELD) | Q(reservation__released_at__gt=TimeParam("starts_at"))
+_HELD_GPUS: Final = ReservedGpu.objects.filter(_TAKEN, gpu=OuterRef("pk"))
+_FREE: Final = Gpu.objects.filter(is_healthy=True, gone_at=None).exclude(Exists(_HELD_GPUS)).order_by("index")
+_FREE_GPUS: Final = WrittenQuery(_FREE.values_list("node", "pk"), key="node__id")
 
 
 def _release(rows: Sequence[Reservation], now: datetime) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -17,6 +17,7 @@ from django.db.models import QuerySet, Sum
 from accounts.models import User
 from core.errors import Conflict, InvalidInput, NotFound
 from core.words import are, number, plural
+from core.written_sql import WrittenQuery
 from inventory.selectors import gpus_of_shape, shapes_known
 from journal.changes import difference, values_of
 from journal.hints import TICK, hint, slice_topic
@@ -77,7 +78,10 @@ def quota_delete(*, quota: Quota, actor: User | None, now: datetime, why: str = 
 
 def quotas_keep(project_ids: Collection[UUID]) -> None:
     """Call it before locking rows of GPRs or nodes."""
-    list(Project.objects.select_for_update(no_key=True).filter(pk__in=project_ids).order_by("pk").values_list("pk"))
+    _LOCKED_PROJECTS(project_ids)
+
+
+_LOCKED_PROJECTS: Final = WrittenQuery(Project.objects.select_for_update(no_key=True).order_by("pk").values_list("pk"))
 
 
 def terms(quota: Quota) -> str:
