@@ -154,7 +154,7 @@ def _failing_rows(grace_at: datetime | TimeParam) -> QuerySet[Reservation]:
     # Members of running boxes that fail or are to be replaced, also those that were given up and are free by now.
     bad = Q(gpu__is_healthy=False, gpu__node__sick_gpus_at__lte=grace_at) | Q(gpu__gone_at__lte=grace_at)
     fails = Q(node__gone_at__isnull=False) | Q(node__broken_at__lte=grace_at) | Q(node__faulty_at__isnull=False)
-    fails |= Q(Exists(ReservedGpu.objects.filter(bad, reservation=OuterRef("pk"))))
+    fails |= Q(pk__in=ReservedGpu.objects.filter(bad, state=ReservationState.HELD).values("reservation"))
     is_member = Q(replaces=None) | Q(joined_at__isnull=False)
     rows = Reservation.objects.filter(is_member, gpr__state=GprState.ACTIVE, run=F("gpr__run"))
     rows = rows.filter(Q(failing_at__isnull=False) | fails & Q(state=ReservationState.HELD))
