@@ -1,4 +1,4 @@
-"""Database work of async code, in small pools of threads.
+"""Does the database work of async code in small pools of threads.
 
 Django's `sync_to_async` would keep a thread and its connection for each waiting request.
 """

@@ -1,4 +1,4 @@
-"""Rules for names and texts. A name fits into paths and labels and is no id; a text is one visible line."""
+"""Has the rules for names and texts. A name fits into paths and labels and is no id; a text is one visible line."""
 
 from __future__ import annotations
 

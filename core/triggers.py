@@ -1,4 +1,4 @@
-"""Triggers of SQLite, made after each migration, since SQLite drops them when a migration remakes their table.
+"""Makes SQLite's triggers after each migration, since SQLite drops them when a migration remakes their table.
 
 They are dropped before migrations: SQLite renames no table while a trigger reads one that is gone.
 

@@ -1,4 +1,4 @@
-"""Durations, counts and times as text. Stored sentences hold times as `utc` writes them; pages show these in the reader's time zone."""
+"""Writes durations and times as text. Stored sentences hold times as `utc` writes them; pages show these in the reader's time zone."""
 
 from __future__ import annotations
 

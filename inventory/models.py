@@ -513,7 +513,7 @@ class Repair(models.Model):
 
 @column_checks
 class StepResult(models.Model):
-    """A step of a reservation or of a repair."""
+    """Records a step of a reservation or of a repair."""
 
     reservation = models.ForeignKey(Reservation, null=True, blank=True, on_delete=models.CASCADE, related_name="steps")
     repair = models.ForeignKey(Repair, null=True, blank=True, on_delete=models.CASCADE, related_name="steps")

@@ -21,7 +21,7 @@ AGAIN_AFTER: Final = timedelta(minutes=1)
 
 
 def problem_handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """DRF's exception handler."""
+    """DRF calls this for exceptions."""
     response = problems.problem_handler(error, context)
     view = context.get("view")
     is_estimate = getattr(view, "action", None) in getattr(view, "read_actions", ())

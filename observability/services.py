@@ -11,7 +11,7 @@ from observability.usage.services import usage_step
 
 
 def readings_step(*, now: datetime) -> None:
-    """Correct however often it runs, and in several processes at once."""
+    """It is correct however often it runs, and in several processes at once."""
     telemetry_step(now=now)
     usage_step(now=now)
     idle_step(now=now)

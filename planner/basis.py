@@ -33,7 +33,7 @@ class _Stay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """All that explanations of one plan rest on."""
+    """Holds all that explanations of one plan rest on."""
 
     now_s: int
     until_s: int  # while nothing changes, no plan before then is another

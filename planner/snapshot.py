@@ -48,7 +48,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of a waiting request in the stored plan, on which promises rest."""
+    """It is the place of a waiting request in the stored plan, on which promises rest."""
 
     pool: str
     start_s: int
@@ -183,7 +183,7 @@ class PlanPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """The start of a request in two queues without overtaking, as of its arrival."""
+    """It is the start of a request in two queues without overtaking, as of its arrival."""
 
     id: str
     gpus_per_node: int

@@ -1,4 +1,4 @@
-"""Forms of the administrators' pages. Services hold the rules."""
+"""Has the forms of the administrators' pages. Services hold the rules."""
 
 from __future__ import annotations
 

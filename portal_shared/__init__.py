@@ -1,4 +1,4 @@
-"""Parts that the pages of both portals share.
+"""Has the parts that the pages of both portals share.
 
 Must not live here: pages of one portal, rules (services), queries (selectors).
 """

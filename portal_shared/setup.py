@@ -1,4 +1,4 @@
-"""The page where the first administrator names himself."""
+"""On this page the first administrator names himself."""
 
 from __future__ import annotations
 

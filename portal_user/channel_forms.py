@@ -1,4 +1,4 @@
-"""Forms of notices and channels. Services hold the rules."""
+"""Has the forms of notices and channels. Services hold the rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms of the users' pages. Services hold the rules."""
+"""Has the forms of the users' pages. Services hold the rules."""
 
 from __future__ import annotations
 

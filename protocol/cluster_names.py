@@ -1,4 +1,4 @@
-"""Labels, taints, annotations and names of EGS's objects in a cluster.
+"""Names labels, taints, annotations and names of EGS's objects in a cluster.
 
 The admission policies in deploy/agent let only the agent write them.
 """

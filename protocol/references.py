@@ -1,4 +1,4 @@
-"""Syntax of image references and object names in Kubernetes."""
+"""Checks the syntax of image references and object names in Kubernetes."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class BadList(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """One line of a job list."""
+    """Holds one line of a job list."""
 
     id: str
     submit_s: int

@@ -32,7 +32,7 @@ STANDARD: Final = PlanPolicy()
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One box of a job, and its wait before. A killed or evicted job has another run for the rest."""
+    """Holds one box of a job, and its wait before. A killed or evicted job has another run for the rest."""
 
     job: TraceJob
     queued_s: int

@@ -45,7 +45,7 @@ class Instant:
 
 
 class HubTime:
-    """The hub's time, estimated from samples as in NTP. The error of a sample is at most half of its travel time."""
+    """Estimates the hub's time from samples as in NTP. The error of a sample is at most half of its travel time."""
 
     def __init__(self, clock: Clock, offset_s: float | None) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /metrics of the agent, served by a thread of their own.
+"""A thread of its own serves the agent's /healthz, /readyz and /metrics.
 
 /healthz fails only if this process hangs: a restart does not help when the hub or the API server is away.
 """

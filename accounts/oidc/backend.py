@@ -32,7 +32,7 @@ class SignInRefused(EgsError):
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The provider's statements about the person who signed in. Nothing of it is trusted before it was checked here."""
+    """Holds the provider's statements about the person who signed in. Nothing of it is trusted before it was checked here."""
 
     issuer: str
     subject: str

@@ -156,7 +156,7 @@ def _read(client: Any, path: str) -> None:
 
 
 def _cost(work: Callable[[], object]) -> tuple[float, int]:
-    """CPU seconds of this process and of the server's, and the count of statements."""
+    """Returns CPU seconds of this process and of the server's, and the count of statements."""
     from django.db import connection
 
     statements: list[tuple[float, str]] = []

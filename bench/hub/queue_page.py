@@ -1,4 +1,4 @@
-"""The admin's queue page with 10,000 queued GPRs: the server's time for the whole page and for its fragments, on PostgreSQL.
+"""Measures the admin's queue page with 10,000 queued GPRs: the server's time for the whole page and for its fragments, on PostgreSQL.
 
 It runs in a process and a database of its own, both gone afterwards.
 """

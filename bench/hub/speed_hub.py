@@ -1,4 +1,4 @@
-"""The end-to-end half of `speed`: the services on PostgreSQL and Redis, submits from several processes, a tick as in production.
+"""Measures the end-to-end half of `speed`: the services on PostgreSQL and Redis, submits from several processes, a tick as in production.
 
 HTTP and a real agent are not in it. A fake agent says that nodes are open, through the hub's own side of the protocol.
 `python -m bench.hub.speed_hub CASE` measures; `submit FIRST COUNT` is one of those who submit.

@@ -80,7 +80,7 @@ def _cycle(bearer: str, at: datetime) -> None:
 
 
 def _backend_s() -> float:
-    """CPU time of the server's process for our connection."""
+    """Returns the CPU time of the server's process for our connection."""
     from django.db import connection
 
     with connection.cursor() as cursor:

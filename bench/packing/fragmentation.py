@@ -1,4 +1,4 @@
-"""GPUs that stay unusable when small requests land badly: our packing beside FGD, BestFit and Random on the openb traces.
+"""Counts GPUs that stay unusable when small requests land badly: our packing beside FGD, BestFit and Random on the openb traces.
 
 The protocol is that of the published figures: requests in random order, topped up to 1.3 times the cluster's GPUs, placed one by one
 and never taken away; those that fit nowhere are gone. The share of GPUs allocated in the end counts.

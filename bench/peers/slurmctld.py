@@ -129,7 +129,7 @@ class Slurm:
 
 @contextmanager
 def slurmctld(*, nodes: int, gpus: int) -> Iterator[Slurm]:
-    """A controller of its own with an empty queue, stopped at the end. Raises NotRun where it cannot be had."""
+    """Runs a controller of its own with an empty queue until the end. Raises NotRun where it cannot be had."""
     root = _unpacked()
     lib = root / f"usr/lib/{platform.machine()}-linux-gnu/slurm-wlm"
     with tempfile.TemporaryDirectory() as name:

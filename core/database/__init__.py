@@ -1,1 +1,1 @@
-"""Faster reads from PostgreSQL."""
+"""Reads faster from PostgreSQL."""

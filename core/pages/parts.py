@@ -1,4 +1,4 @@
-"""Plain values for templates/components/, whose README shows examples."""
+"""Defines plain values for templates/components/, whose README shows examples."""
 
 from __future__ import annotations
 

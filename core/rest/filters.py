@@ -71,7 +71,7 @@ class Words(filters.MultipleChoiceFilter):
 
 
 class ReferenceFilter(filters.CharFilter):
-    """A related object by id or name. `only` limits rows to those whose object the reader may know."""
+    """Finds a related object by id or name. `only` limits rows to those whose object the reader may know."""
 
     def __init__(self, *args: Any, only: Q | None = None, **kwargs: Any) -> None:
         self._only = only or Q()

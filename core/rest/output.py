@@ -1,4 +1,4 @@
-"""Serializers of answers. Each class works out once how to read and format its fields.
+"""Has serializers of answers. Each class works out once how to read and format its fields.
 
 DRF's serializers copy all of their fields each time they are made, and work it out anew for each field of each row. These share their
 fields, so a serializer that is a field gets no context.

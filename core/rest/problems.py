@@ -31,7 +31,7 @@ def problem(*, status: int, code: str, title: str, detail: str, **extra: Any) ->
 
 
 def problem_handler(error: Exception, context: dict[str, Any]) -> Response | None:
-    """DRF's exception handler. For unknown errors it returns None: Django logs them and answers 500."""
+    """DRF calls this for exceptions. For unknown errors it returns None: Django logs them and answers 500."""
     if isinstance(error, Http404):
         error = NotFound()
     elif isinstance(error, PermissionDenied):

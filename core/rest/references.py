@@ -1,4 +1,4 @@
-"""Lookup of objects by id or name."""
+"""Looks objects up by id or name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # `make client` writes this file. Do not edit it.
-"""Syntax of image references and object names in Kubernetes."""
+"""Checks the syntax of image references and object names in Kubernetes."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Nearness(models.TextChoices):
 
 @column_checks
 class Gpr(models.Model):
-    """A request for nodes x GPUs x duration, with a strict end."""
+    """It is a request for nodes x GPUs x duration, with a strict end."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63)

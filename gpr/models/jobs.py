@@ -85,7 +85,7 @@ class Job(models.Model):
 
 @column_checks
 class JobLog(models.Model):
-    """The last output of one pod of a job."""
+    """Holds the last output of one pod of a job."""
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="logs")
     rank = models.PositiveIntegerField()

@@ -1,4 +1,4 @@
-"""Tables about the stored plan and the ticks. `PlanRecord` and `AllocatorRecord` have one row each."""
+"""Has the tables about the stored plan and the ticks. `PlanRecord` and `AllocatorRecord` have one row each."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Promise(models.Model):
 
 @column_checks
 class PromiseMove(models.Model):
-    """One change of a promised start, with its cause."""
+    """Records one change of a promised start, with its cause."""
 
     gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="promise_moves")
     at = models.DateTimeField()
@@ -57,7 +57,7 @@ class PromiseMove(models.Model):
 
 @column_checks
 class Forecast(models.Model):
-    """A forecast for a waiting request and its real start."""
+    """Holds a forecast for a waiting request and its real start."""
 
     # Waits are seconds from `made_at`. A forecast is deleted when its request is withdrawn or edited before it starts.
 

@@ -61,7 +61,7 @@ class _NodeKind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Live:
-    """The live requests of some workspaces, with what counts their GPUs. Runs three queries."""
+    """Loads the live requests of some workspaces, with what counts their GPUs. Runs three queries."""
 
     asks: list[_LiveGpr]
     named: Mapping[UUID, set[UUID]]  # clusters that a request names

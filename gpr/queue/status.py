@@ -1,4 +1,4 @@
-"""The queue position of a waiting GPR and why it waits."""
+"""Tells the queue position of a waiting GPR and why it waits."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ OUTSIDE_HOME = "It is not in {home}, the home of its workspace: unless you choos
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A possible start. Waits are seconds from now."""
+    """It is a possible start. Waits are seconds from now."""
 
     cluster: str
     shape: str

@@ -32,7 +32,7 @@ TRIALS_MAX = 6
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """The reason why a box cannot end later: harm to the request `next_id`, or a maintenance at `closed_at`."""
+    """Tells the reason why a box cannot end later: harm to the request `next_id`, or a maintenance at `closed_at`."""
 
     harm: Harm | None
     next_id: str = ""

@@ -169,7 +169,7 @@ def policy_breaches(spec: GprSpec, *, granted: GprSpec | None = None) -> list[Br
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """The amounts of a request that a policy limits."""
+    """Holds the amounts of a request that a policy limits."""
 
     nodes: int
     gpus: int

@@ -1,4 +1,4 @@
-"""The templates that agents use for waiting GPU pods (worker_agent/kube/requests/automatic.py)."""
+"""Finds the templates that agents use for waiting GPU pods (worker_agent/kube/requests/automatic.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The times in which boxes hold GPUs: the one definition that budgets, showback and the league count."""
+"""Says in which times boxes hold GPUs: this is the one definition that budgets, showback and the league count."""
 
 from __future__ import annotations
 

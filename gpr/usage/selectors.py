@@ -169,7 +169,7 @@ def price_for(actor: User, price_id: str | UUID) -> ShapePrice:
 
 @dataclass(frozen=True, slots=True)
 class LeaguePlace:
-    """A workspace's place among those of its project."""
+    """Tells a workspace's place among those of its project."""
 
     slice_id: UUID
     slice: str

@@ -42,7 +42,7 @@ class UsageKey(NamedTuple):
 
 
 class Work(NamedTuple):
-    """GPU time."""
+    """Holds GPU time."""
 
     held_ms: int
     measured_ms: int

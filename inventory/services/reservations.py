@@ -136,7 +136,7 @@ def reservations_set_windows(windows: Sequence[BoxWindow]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ReservationReport:
-    """An agent's report. `active_at` and `exit_began_at` are its estimates, which are clamped to possible values."""
+    """Holds an agent's report. `active_at` and `exit_began_at` are its estimates, which are clamped to possible values."""
 
     reservation: Reservation
     phase: Phase

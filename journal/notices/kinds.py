@@ -36,7 +36,7 @@ class NoticeKind(models.TextChoices):
 
 
 class To(StrEnum):
-    """The people whom a rule names. Slices and gpr register functions in `audience` that find them."""
+    """Names the people whom a rule names. Slices and gpr register functions in `audience` that find them."""
 
     REQUESTER = "requester"  # the owner of the GPR
     OWNERS = "owners"  # of the workspace

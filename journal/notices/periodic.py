@@ -1,4 +1,4 @@
-"""The step that runs every second or two, in a worker or in a thread of the one process."""
+"""This step runs every second or two, in a worker or in a thread of the one process."""
 
 from __future__ import annotations
 

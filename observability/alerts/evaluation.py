@@ -49,7 +49,7 @@ _BY_SUBJECT: Final[dict[Subject, Source]] = {
 
 
 def alerts_step(*, now: datetime) -> None:
-    """Correct however often it runs, and by how many."""
+    """It is correct however often it runs, and by how many."""
     with single_runner(STEP) as is_mine:
         if is_mine:
             alerts_evaluate(now=now)

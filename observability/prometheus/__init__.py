@@ -1,1 +1,1 @@
-"""Long courses of GPUs, read from the Prometheus of their cluster."""
+"""Reads long courses of GPUs from the Prometheus of their cluster."""

@@ -117,7 +117,7 @@ class RemediationCase(models.Model):
 
 
 class FaultCount(models.Model):
-    """The counts of a GPU at a time. A row is kept when a count changes."""
+    """Holds the counts of a GPU at a time. A row is kept when a count changes."""
 
     gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, related_name="fault_counts")
     at = models.DateTimeField()

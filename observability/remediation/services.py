@@ -1,4 +1,4 @@
-"""The periodic step of remediation."""
+"""Runs the periodic step of remediation."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def gpu_known_to(actor: User, reference: str) -> Gpu:
 
 @dataclass(frozen=True, slots=True)
 class BoxSpan:
-    """A time in which a box of the actor's, or anybody's for overseers, holds the GPU."""
+    """It is a time in which a box of the actor's, or anybody's for overseers, holds the GPU."""
 
     reservation_id: UUID
     gpr_id: Any

@@ -29,7 +29,7 @@ SPARE_SHARE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class BoxWork:
-    """The work of the GPUs of a box's last run."""
+    """Sums the work of the GPUs of a box's last run."""
 
     gpu_count: int
     worked_count: int  # how many of them did anything

@@ -45,7 +45,7 @@ class OpenBox(NamedTuple):
 
 
 def usage_step(*, now: datetime) -> None:
-    """Correct however often, late or seldom it runs."""
+    """It is correct however often, late or seldom it runs."""
     held_count(now=now)
     workloads_forget(now=now)
     for _ in range(CHUNKS_AT_ONCE):

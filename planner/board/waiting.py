@@ -1,4 +1,4 @@
-"""A request in the queue, and its turn."""
+"""Describes a request in the queue, and its turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two queues without overtaking: conservative backfill ("patient") and strict order of turn ("strict").
+"""Keeps two queues without overtaking: conservative backfill ("patient") and strict order of turn ("strict").
 
 Each has its own capacity profile without limits, which holds all boxes of the board. slack.py uses them to bound how long a new request may
 wait.

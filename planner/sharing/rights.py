@@ -55,7 +55,7 @@ Shares = dict[str, list[_Share]]  # by shape
 
 
 class Rights:
-    """O(n log n) with quotas, else O(1)."""
+    """It takes O(n log n) with quotas, else O(1)."""
 
     def __init__(self, board: Board, quotas: Iterable[Quota]) -> None:
         self._board = board
@@ -218,7 +218,7 @@ class _Ending:
 
 
 class _Granted:
-    """GPUs granted to waiting requests by start time, each slice with its largest box.
+    """Counts GPUs granted to waiting requests by start time, each slice with its largest box.
 
     Prefix sums in a binary indexed tree (Fenwick, 1994), O(log n) each; bookings are scanned one by one.
     """

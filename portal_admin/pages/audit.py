@@ -1,4 +1,4 @@
-"""The audit log, found by person, workspace, kind, text, days and origin."""
+"""Shows the audit log, found by person, workspace, kind, text, days and origin."""
 
 from __future__ import annotations
 

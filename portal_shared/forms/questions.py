@@ -1,4 +1,4 @@
-"""Confirmation of actions, in a dialog or on a page of its own.
+"""Asks to confirm actions, in a dialog or on a page of its own.
 
 A view builds a `Question` and calls `decide` with the function that actions; `decide_on` is for actions on a GPR.
 """

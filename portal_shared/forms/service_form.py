@@ -1,4 +1,4 @@
-"""The base of forms whose rules a service holds."""
+"""This is the base of forms whose rules a service holds."""
 
 from __future__ import annotations
 

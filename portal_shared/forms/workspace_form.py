@@ -1,4 +1,4 @@
-"""The form of a request for a workspace: people fill it in, and an administrator changes it before an approval."""
+"""Has the form of a request for a workspace: people fill it in, and an administrator changes it before an approval."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Parts of pages of both portals: requests, promises, budgets, measurements, lists in pages."""
+"""Has parts of pages of both portals: requests, promises, budgets, measurements, lists in pages."""

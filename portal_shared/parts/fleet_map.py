@@ -63,7 +63,7 @@ class Cell:
 
 @dataclass(slots=True)
 class RackLine:
-    """One row of the map's table."""
+    """Shows one row of the map's table."""
 
     cluster: str
     rack: str

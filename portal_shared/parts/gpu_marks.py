@@ -1,4 +1,4 @@
-"""What happened to GPUs, as lines in their charts: boxes that took them and gave them back, checks, faults, Xids and alerts."""
+"""Shows what happened to GPUs as lines in their charts: boxes that took them and gave them back, checks, faults, Xids and alerts."""
 
 from __future__ import annotations
 

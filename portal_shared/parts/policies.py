@@ -1,4 +1,4 @@
-"""A policy with where each value comes from, its versions, and what breaks it."""
+"""Shows a policy with where each value comes from, its versions, and what breaks it."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ STANDINGS_SHOWN: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class UsageQuery:
-    """The filters in the address."""
+    """Reads the filters in the address."""
 
     month: date
     by: str

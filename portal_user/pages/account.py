@@ -1,4 +1,4 @@
-"""The reader's own sessions, access tokens and identities."""
+"""Shows the reader's own sessions, access tokens and identities."""
 
 from __future__ import annotations
 

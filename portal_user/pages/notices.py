@@ -74,7 +74,7 @@ def waits_again(gpr: Gpr, request: PageRequest) -> str:
 
 
 def work_gone(gpr: Gpr) -> str:
-    """Empty unless its Jobs failed and no GPU pods wait."""
+    """It is empty unless its Jobs failed and no GPU pods wait."""
     jobs = failed_jobs_of([gpr]).get(gpr.pk)
     if not jobs:
         return ""

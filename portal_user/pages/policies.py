@@ -1,4 +1,4 @@
-"""The policy that holds in a workspace, or what a project sets, for those who work there."""
+"""Shows the policy that holds in a workspace, or what a project sets, for those who work there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's heartbeat, and the hub's answer with the desired state.
+"""Defines the agent's heartbeat, and the hub's answer with the desired state.
 
 A missing assignment is not released: only `desired: ABSENT` or the end of its window releases a node. `generation` never falls for one
 `hub_id`. An assignment with a lower epoch than its GPU's record has no effect.

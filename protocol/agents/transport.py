@@ -27,7 +27,7 @@ class Code(StrEnum):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """The members of an RFC 9457 document that an agent reads."""
+    """Has the members of an RFC 9457 document that an agent reads."""
 
     status: int
     code: str

@@ -1,1 +1,1 @@
-"""Readings of GPUs, and the faults that their driver reports."""
+"""Describes readings of GPUs, and the faults that their driver reports."""

@@ -28,7 +28,7 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 class JobAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The job of a request, with the field names of the REST API. The hub checks it."""
+    """Describes the job of a request, with the field names of the REST API. The hub checks it."""
 
     kind: Word = ""
     image: str = ""
@@ -45,7 +45,7 @@ class JobAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ClusterRequestSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A spec merged with its template, with the field names of the REST API. None or "" means the hub's default."""
+    """Holds a spec merged with its template, with the field names of the REST API. None or "" means the hub's default."""
 
     nodes: Number | None = None
     duration: Annotated[str, msgspec.Meta(max_length=32)] = ""  # as people write it: 8h30m

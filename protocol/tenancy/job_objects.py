@@ -29,7 +29,7 @@ VERSIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BoxFacts:
-    """The facts about the job's box that its objects need."""
+    """Holds the facts about the job's box that its objects need."""
 
     gpus_per_node: int
     grace_s: int  # between the eviction at the end of the box and its end by force

@@ -50,7 +50,7 @@ class AccessRole(StrEnum):
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """One kubeconfig's access to the namespaces of a workspace. Accounts that are not listed have no access."""
+    """Gives one kubeconfig access to the namespaces of a workspace. Accounts that are not listed have no access."""
 
     id: Id
     role: str

@@ -1,4 +1,4 @@
-"""Actions of one pass on the cluster, and reports of their results. Must not live here: which assignment enters or leaves, and when."""
+"""Acts on the cluster in one pass, and reports the results. Must not live here: which assignment enters or leaves, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's core. `reconcile` is one pass of observe, decide and act, right at any time and after any crash."""
+"""This is the agent's core. `reconcile` is one pass of observe, decide and act, right at any time and after any crash."""
 
 from __future__ import annotations
 

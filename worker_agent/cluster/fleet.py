@@ -64,7 +64,7 @@ class NodeFailure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class TenantPods(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Pods that each slice runs on each of its nodes."""
+    """Makes pods that each slice runs on each of its nodes."""
 
     per_node: int = 1
     stop_s: float = 0.8  # how long a pod takes to end

@@ -1,4 +1,4 @@
-"""A simulated cluster for the demo and for deterministic tests. It keeps the rules of a real one."""
+"""Simulates a cluster for the demo and for deterministic tests. It keeps the rules of a real one."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ class SimulatedCluster:
         return True
 
     def xids(self) -> dict[str, int]:
-        """Thread-safe."""
+        """It is thread-safe."""
         return dict(self.world.xids)
 
     def _repair(self, call: StepCall) -> StepProgress:

@@ -1,4 +1,4 @@
-"""The agent's next call to the hub, and its answers. It has no network and no threads: the process and the simulation drive it.
+"""Decides the agent's next call to the hub, and takes answers. It has no network and no threads: the process and the simulation drive it.
 
 POLL registers, renews and holds the long sync; PUSH sends news meanwhile. Each lane has one call at a time.
 """

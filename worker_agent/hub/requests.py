@@ -29,7 +29,7 @@ class AnsweredRequest:
 
 @dataclass(frozen=True, slots=True)
 class HubNews:
-    """The hub's latest answers and lists about requests."""
+    """Holds the hub's latest answers and lists about requests."""
 
     workspaces: Sequence[Workspace] | None = None  # None: not received yet, or their namespaces are not done yet
     answers: Sequence[AnsweredRequest] = ()  # since the last look

@@ -41,7 +41,7 @@ class NotExposition(Exception):
 
 @dataclass(slots=True)
 class DeviceRow:
-    """An exporter's values of one GPU, or of a part of one."""
+    """Holds an exporter's values of one GPU, or of a part of one."""
 
     uuid: str = ""
     index: int | None = None

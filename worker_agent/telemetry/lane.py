@@ -1,4 +1,4 @@
-"""The queue of readings and the lane's calls. Nothing is sent twice: what gets no answer is lost, and counted."""
+"""Queues readings and makes the lane's calls. Nothing is sent twice: what gets no answer is lost, and counted."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ BoxOfPod = Callable[[str, str], str]  # namespace and pod -> the id of its GPR, 
 
 
 class Counters:
-    """The last values of each GPU's counters."""
+    """Holds the last values of each GPU's counters."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[float, dict[str, float], Mapping[int, int]]] = {}

@@ -1,4 +1,4 @@
-"""Pods of a simulated cluster that fit its readings: each box runs one workload of the kind that its GPUs look like."""
+"""Makes pods of a simulated cluster that fit its readings: each box runs one workload of the kind that its GPUs look like."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every change of a channel. Secrets go in and never out, but for the key of a new webhook's signatures."""
+"""Makes every change of a channel. Secrets go in and never out, but for the key of a new webhook's signatures."""
 
 from __future__ import annotations
 

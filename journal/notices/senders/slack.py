@@ -1,4 +1,4 @@
-"""Slack, through its own SDK. The SDK sends through core.outbound.
+"""Sends to Slack through its own SDK. The SDK sends through core.outbound.
 
 Slack knows no ids of messages: after a crash between sending and storing it may show a message twice.
 """

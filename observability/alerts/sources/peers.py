@@ -1,4 +1,4 @@
-"""GPUs that stay behind the others of their workload."""
+"""Finds GPUs that stay behind the others of their workload."""
 
 from __future__ import annotations
 

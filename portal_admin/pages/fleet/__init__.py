@@ -1,1 +1,1 @@
-"""Context objects of the pages on clusters, nodes, checks, maintenance and supplies."""
+"""Builds context objects of the pages on clusters, nodes, checks, maintenance and supplies."""

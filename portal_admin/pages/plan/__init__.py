@@ -1,1 +1,1 @@
-"""Context objects of the pages on the queue, its plan, previews of decisions, promises and evictions."""
+"""Builds context objects of the pages on the queue, its plan, previews of decisions, promises and evictions."""

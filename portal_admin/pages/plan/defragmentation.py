@@ -1,4 +1,4 @@
-"""Proposals to move GPRs in order to free whole nodes. Nothing moves before an administrator agrees."""
+"""Shows proposals to move GPRs in order to free whole nodes. Nothing moves before an administrator agrees."""
 
 from __future__ import annotations
 

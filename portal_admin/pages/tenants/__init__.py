@@ -1,1 +1,1 @@
-"""Context objects of the pages on people, workspace requests, quotas and budgets."""
+"""Builds context objects of the pages on people, workspace requests, quotas and budgets."""

@@ -1,4 +1,4 @@
-"""Budgets by project, with their use."""
+"""Shows budgets by project, with their use."""
 
 from __future__ import annotations
 

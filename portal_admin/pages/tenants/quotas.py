@@ -1,4 +1,4 @@
-"""Quotas by project, with their use."""
+"""Shows quotas by project, with their use."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Views on clusters, nodes, checks, maintenance and supplies."""
+"""Serves the pages on clusters, nodes, checks, maintenance and supplies."""

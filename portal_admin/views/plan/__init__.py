@@ -1,1 +1,1 @@
-"""Views on the queue, its plan, decisions, promises and evictions."""
+"""Serves the pages on the queue, its plan, decisions, promises and evictions."""

@@ -1,1 +1,1 @@
-"""Views on people, workspace requests, quotas and budgets."""
+"""Serves the pages on people, workspace requests, quotas and budgets."""

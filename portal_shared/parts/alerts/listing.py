@@ -1,4 +1,4 @@
-"""The list of alerts, by state, and the silences that run."""
+"""Shows the list of alerts, by state, and the silences that run."""
 
 from __future__ import annotations
 

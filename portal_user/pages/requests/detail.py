@@ -122,7 +122,7 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class BlockerLine:
-    """A request that it waits for. A blocker of another workspace has only a name."""
+    """Names a request that it waits for. A blocker of another workspace has only a name."""
 
     name: str
     url: str
@@ -137,7 +137,7 @@ class BlockerLine:
 
 @dataclass(frozen=True, slots=True)
 class StartReasons:
-    """The reasons for its start: what it waits for, and how its promise moved."""
+    """Tells the reasons for its start: what it waits for, and how its promise moved."""
 
     title: str
     alone: OneAtATime | None

@@ -1,4 +1,4 @@
-"""Facts above the list: held GPUs, next start, counts, free nodes."""
+"""Shows facts above the list: held GPUs, next start, counts, free nodes."""
 
 from __future__ import annotations
 

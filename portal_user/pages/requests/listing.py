@@ -1,4 +1,4 @@
-"""A workspace's GPU requests: running, waiting in order of start, ended."""
+"""Shows a workspace's GPU requests: running, waiting in order of start, ended."""
 
 from __future__ import annotations
 

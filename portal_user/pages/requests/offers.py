@@ -124,7 +124,7 @@ class OffersPanel:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A change of one form field."""
+    """Names a change of one form field."""
 
     text: str
     instead_of: str
@@ -281,7 +281,7 @@ class _Drawing:
         return words.moment(at, now=self.request.now, zone=self.request.zone)
 
     def _snippet(self) -> str:
-        """Empty without a name, which a request needs."""
+        """It is empty without a name, which a request needs."""
         if not self.form.cleaned_data["name"]:
             return ""
         return change_snippet(self.request, self.form.spec(), self.edited) if self.edited else api_snippet(self.request, self.form)

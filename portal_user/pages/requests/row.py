@@ -1,4 +1,4 @@
-"""One GPU request in a list."""
+"""Shows one GPU request in a list."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Context objects of the pages on workspaces, their people, namespaces and kubeconfigs."""
+"""Builds context objects of the pages on workspaces, their people, namespaces and kubeconfigs."""

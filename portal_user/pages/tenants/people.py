@@ -1,4 +1,4 @@
-"""The page of a workspace's people: its members, invitations, and groups of identity providers."""
+"""Shows the page of a workspace's people: its members, invitations, and groups of identity providers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about invitations and names of namespaces."""
+"""Shows questions about invitations and names of namespaces."""
 
 from __future__ import annotations
 

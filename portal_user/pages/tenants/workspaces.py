@@ -33,7 +33,7 @@ WAITING = (GprState.QUEUED, GprState.PENDING_APPROVAL)
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The GPR that holds nodes, or the next to start."""
+    """Shows the GPR that holds nodes, or the next to start."""
 
     name: str
     url: str

@@ -1,1 +1,1 @@
-"""Views on workspaces, requests for them, their people, namespaces and kubeconfigs."""
+"""Serves the pages on workspaces, requests for them, their people, namespaces and kubeconfigs."""

@@ -1,4 +1,4 @@
-"""A local copy of all objects of one path, kept by one thread with one watch.
+"""Keeps a local copy of all objects of one path by one thread with one watch.
 
 A server that refuses to start a watch with all objects (sendInitialEvents) is listed, then watched. While everything is read again the old
 copy stays.
@@ -122,7 +122,7 @@ class Mirror(Generic[T]):
 
     @property
     def silent_for_s(self) -> float:
-        """Infinite before the first answer. Up to a minute is normal."""
+        """It is infinite before the first answer. Up to a minute is normal."""
         return self._heard_at.age_s(SystemClock()) if self._heard_at else float("inf")
 
     @property

@@ -1,4 +1,4 @@
-"""Kubernetes objects with the fields that the agent needs, by their wire names.
+"""Defines Kubernetes objects with the fields that the agent needs, by their wire names.
 
 Pods are cut to the most that a real pod needs: thousands of pods of any size would not fit into the agent's memory.
 """

@@ -1,4 +1,4 @@
-"""The driver's UUIDs of a node's GPUs, kept in an annotation of the node.
+"""Keeps the driver's UUIDs of a node's GPUs in an annotation of the node.
 
 Must not live here: the names by which boxes hold GPUs (view.py); those stay when a GPU is replaced.
 """

@@ -1,4 +1,4 @@
-"""The cluster as observed in one pass: node states, and pods grouped by their relation to EGS.
+"""Describes the cluster as observed in one pass: node states, and pods grouped by their relation to EGS.
 
 Must not live here: any call.
 """

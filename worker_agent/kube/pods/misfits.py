@@ -17,7 +17,7 @@ class Misfit:
 
 
 class Misfits:
-    """Written by one thread, read by any."""
+    """One thread writes it, and any may read it."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, Misfit]] = {}  # by GPR, by UID of the pod

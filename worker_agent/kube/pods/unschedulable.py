@@ -1,4 +1,4 @@
-"""Lifted pods that the scheduler cannot place: after a while other pods no longer wait for them."""
+"""Finds lifted pods that the scheduler cannot place: after a while other pods no longer wait for them."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Workloads:
 
     @property
     def behind(self) -> set[str]:
-        """Namespaces with owners left for the next looks."""
+        """Holds namespaces with owners left for the next looks."""
         return self._chains.behind
 
     @property

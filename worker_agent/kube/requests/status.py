@@ -47,7 +47,7 @@ AFTER_END: Final = "It has ended, and changes no more. Make a new request."
 
 @dataclass(frozen=True, slots=True)
 class RequestFacts:
-    """A request object with the hub's answers about it."""
+    """Holds a request object with the hub's answers about it."""
 
     gpr: Custom
     is_bound: bool | None  # whether its namespace is bound to a workspace; None: not known yet

@@ -68,7 +68,7 @@ class AppliedObject:
 
 @dataclass(slots=True)
 class NamespaceContents:
-    """The namespaces and objects that one pass found, and the repairs that it made."""
+    """Holds the namespaces and objects that one pass found, and the repairs that it made."""
 
     namespaces: dict[str, TenancyObject]  # with the label of a workspace
     unlabeled: dict[str, TenancyObject]  # with only the mark of one (BOUND_TO)

@@ -1,4 +1,4 @@
-"""The queue by planned start, with requests that need approval and running ones."""
+"""Shows the queue by planned start, with requests that need approval and running ones."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ WAIT_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A workspace's name, color and shape, with a link that filters the queue."""
+    """Shows a workspace's name, color and shape, with a link that filters the queue."""
 
     name: str
     hue: int

@@ -1,1 +1,1 @@
-"""Programs that run in the pods of checks. Each file is the whole command of its pod, and imports nothing of EGS."""
+"""Has the programs that run in the pods of checks. Each file is the whole command of its pod, and imports nothing of EGS."""
