@@ -374,8 +374,8 @@ def _kind_of(state: ClusterRequestState) -> str:
 def _read(gpr: Custom, template: Custom | None, known: KnownRequest) -> tuple[Fields, ClusterRequest | SpecFault]:
     # The template's fields, and what the request asks for; computed once for each version of both.
     if known.read is None or known.read[0] is not gpr or known.read[1] is not template:
-        if known.read is not None and known.read[0] is gpr and known.answered is not None and not known.answered.answer.gpr_id:
-            known.answered = None  # it asks for something else now
+        if known.read is not None and known.read[1] is not template and known.answered is not None and not known.answered.answer.gpr_id:
+            known.answered = None  # it asks for something else now, also when its status was read anew in the same look
         words = template_fields(gpr, template)
         known.read = (gpr, template, words, cluster_request_of(gpr, words))
     return known.read[2:]
