@@ -58,7 +58,7 @@ def in_turn(name: str) -> Iterator[None]:
 def _advisory_lock(name: str) -> Iterator[bool]:
     # A separate connection holds the lock in its own transaction, so the work may commit. Unlike a session's lock, it is safe behind a
     # pooler. The next runner takes it, as long as it is good: to connect costs several milliseconds.
-    guard = _guards.pop() if _guards else connections.create_connection(DEFAULT_DB_ALIAS)
+    guard = _guards.pop() if _guards else _guard_made()
     try:
         guard.close_if_unusable_or_obsolete()
         guard.set_autocommit(False)
@@ -70,8 +70,13 @@ def _advisory_lock(name: str) -> Iterator[bool]:
         with suppress(DatabaseError):  # then it is not good any more
             guard.rollback()
             guard.set_autocommit(True)
-            guard.inc_thread_sharing()
             _guards.append(guard)
+
+
+def _guard_made() -> BaseDatabaseWrapper:
+    guard = connections.create_connection(DEFAULT_DB_ALIAS)
+    guard.inc_thread_sharing()  # the next runner may be another thread
+    return guard
 
 
 def _number(name: str) -> int:
