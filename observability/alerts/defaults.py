@@ -117,6 +117,13 @@ def defaults_ensure(*, now: datetime) -> None:
         return
     with transaction.atomic():
         transaction_lock("egs.alerts")
+        # A manifest may have brought it before: then it is that one, with the terms that it has there.
+        missing = [rule for rule in missing if not _is_adopted(rule)]
         for rule in missing:
             rule.created_at = now
         AlertRule.objects.bulk_create(missing, ignore_conflicts=True)
+
+
+def _is_adopted(rule: AlertRule) -> bool:
+    same = AlertRule.objects.filter(code="", slice=None, name=rule.name, signal=rule.signal, kind=rule.kind)
+    return bool(AlertRule.objects.filter(pk__in=same.values("pk")[:1]).update(code=rule.code))

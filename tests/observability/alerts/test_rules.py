@@ -332,3 +332,15 @@ def test_every_rule_is_seen_to_fire_here() -> None:
     only()
     assert AlertRule.objects.count() == len(default_rules())
     assert LatestReading.objects.count() == 0
+
+
+def test_a_rule_that_a_manifest_brought_before_is_the_one_of_its_name() -> None:
+    first, *_ = default_rules()
+    AlertRule.objects.create(
+        name=first.name, signal=first.signal, kind=first.kind, level=1, clear_level=1, severity=first.severity, created_at=NOW
+    )
+
+    only()
+
+    assert AlertRule.objects.count() == len(default_rules())
+    assert AlertRule.objects.get(code=first.code).level == 1
