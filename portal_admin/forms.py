@@ -438,7 +438,7 @@ class SupplyForm(SupplyTermsForm):
 
 
 class CheckPolicyTermsForm(OptionalReasonForm):
-    """A field for each limit and image; empty means the default."""
+    """Has a field for each limit and image; empty means the default."""
 
     skipped_steps = forms.MultipleChoiceField(
         label="Skip steps",

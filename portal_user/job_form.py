@@ -188,7 +188,7 @@ class JobFieldsForm(ServiceForm):
 
 
 class JobForm(JobFieldsForm, GprForm):
-    """A job with a request of its own."""
+    """Asks for a job with a request of its own."""
 
     ROUTE: ClassVar = JOBS_ROUTE
     API_PATH: ClassVar = "/api/v1/jobs/"

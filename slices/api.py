@@ -198,7 +198,7 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
 
 
 class SliceScopedViewSet(ApiViewSet[Any]):
-    """Base of viewsets under `slices/{slice}/`."""
+    """This is the base of viewsets under `slices/{slice}/`."""
 
     def slice(self, verb: Verb = Verb.SEE) -> Slice:
         return slice_for(actor_of(self.request), self.kwargs["slice"], verb=verb)

@@ -1,4 +1,4 @@
-"""Every change to a person's role and access."""
+"""Makes every change to a person's role and access."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class NewTokenSerializer(TokenSerializer):
 
 
 class Network(serializers.CharField):
-    """An address, or a network as 10.0.0.0/8."""
+    """Takes an address, or a network as 10.0.0.0/8."""
 
     def to_internal_value(self, data: Any) -> str:
         try:

@@ -67,7 +67,7 @@ class _Cohort:
 
 
 class _World:
-    """A cluster with one node for each cohort, a project with its quota for each queue, a workspace for each workload."""
+    """Makes a cluster with one node for each cohort, a project with its quota for each queue, a workspace for each workload."""
 
     def __init__(self, scenario: Scenario, now: datetime) -> None:
         from accounts.models import PlatformRole

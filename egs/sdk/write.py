@@ -37,7 +37,7 @@ def operations_of(api: ApiDocument) -> dict[str, str]:
 
 
 def formatted(texts: dict[str, str]) -> dict[str, str]:
-    """Files by name, as `make lint` wants them."""
+    """Returns files by name, as `make lint` wants them."""
     root = Path(__file__).resolve().parents[2]
     ruff, configured = [sys.executable, "-m", "ruff"], ["--quiet", f"--config={root / 'pyproject.toml'}"]
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""The rows that plans read, kept in the memory of the process and brought up to date by what changed."""
+"""Keeps the rows that plans read in the memory of the process, and brings them up to date by what changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner's proposals, with names for its ids, for administrators."""
+"""Reads the planner's proposals, with names for its ids, for administrators."""
 
 from __future__ import annotations
 

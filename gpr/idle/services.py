@@ -21,7 +21,7 @@ WARNED, KEPT = "gpr.idle_warned", "gpr.idle_kept"
 
 
 class Seen(NamedTuple):
-    """The work of a box in some whole minutes."""
+    """Holds the work of a box in some whole minutes."""
 
     begin_at: datetime
     idle_since_at: datetime  # the end of the last minute in which a GPU worked or was not measured, or `begin_at`

@@ -145,7 +145,7 @@ def notebook_open(*, job: Any, actor: User, now: datetime) -> NotebookAccess:
 
 
 def tokens_rotate() -> tuple[int, int]:
-    """Encrypt all tokens with the newest key. Returns how many were, and how many no key reads."""
+    """Encrypt all tokens with the newest key. Returns how many it encrypted, and how many no key reads."""
     return rotate_rows(Job.objects.all(), "token_sealed")
 
 

@@ -20,7 +20,7 @@ class RepeatRule(models.TextChoices):
 
 @column_checks
 class BookingSeries(models.Model):
-    """A repeated booking at one time of day in its time zone. Each occurrence is a GPR of its own."""
+    """It is a repeated booking at one time of day in its time zone. Each occurrence is a GPR of its own."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=63)

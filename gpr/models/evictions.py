@@ -12,7 +12,7 @@ from gpr.models.gprs import Gpr
 
 @column_checks
 class Eviction(models.Model):
-    """A decision to end boxes early, for a GPR or by an administrator (then without a beneficiary)."""
+    """It is a decision to end boxes early, for a GPR or by an administrator (then without a beneficiary)."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     gpr = models.ForeignKey(
@@ -55,7 +55,7 @@ class VictimOutcome(models.TextChoices):
 
 @column_checks
 class EvictionVictim(models.Model):
-    """A box that an eviction ends at `ends_at`, after notice to its owner."""
+    """It is a box that an eviction ends at `ends_at`, after notice to its owner."""
 
     eviction = models.ForeignKey(Eviction, on_delete=models.CASCADE, related_name="victims")
     gpr = models.ForeignKey(Gpr, on_delete=models.CASCADE, related_name="evicted_by")

@@ -64,7 +64,7 @@ class EndReason(models.TextChoices):
 
 
 class AfterCondition(models.TextChoices):
-    """The end of its predecessor that a GPR needs to start."""
+    """Names the end of its predecessor that a GPR needs to start."""
 
     ANY = "any", "In any way"
     SUCCESS = "success", "Well, else this is canceled"

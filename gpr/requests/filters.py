@@ -1,4 +1,4 @@
-"""Query filters of the lists of GPRs, quotas, supplies and Events."""
+"""Filters the lists of GPRs, quotas, supplies and Events."""
 
 from __future__ import annotations
 

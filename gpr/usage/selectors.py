@@ -89,7 +89,7 @@ def usage_visible_to(actor: User) -> QuerySet[UsageDay]:
 
 
 def of_workload(reference: str) -> Q:
-    """By id, or by kind and name."""
+    """Finds it by id, or by kind and name."""
     id_ = id_of(reference)
     return Q(workload=id_) if id_ else Q(workload_name=reference) & ~_REST
 

@@ -1,4 +1,4 @@
-"""The planner's working state: which boxes run, which requests wait, and their slots.
+"""Holds the planner's working state: which boxes run, which requests wait, and their slots.
 
 Lives here: the mapping of ids to numbers, and the memory of the compiled passes. Must not live here: which slots move (scheduling.py,
 planner.promises).

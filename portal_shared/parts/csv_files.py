@@ -26,7 +26,7 @@ def csv_file(pieces: Iterator[str], name: str) -> StreamedText:
 def list_csv(
     rows: QuerySet[Any, Any], *, ordering: tuple[str, ...], columns: Sequence[str], cells: Callable[[Any], Sequence[Cell]], name: str
 ) -> StreamedText:
-    """The first ROWS_MOST of these rows."""
+    """Returns the first ROWS_MOST of these rows."""
 
     def pieces() -> Iterator[str]:
         yield csv_text([columns])

@@ -40,7 +40,7 @@ class Membership(models.Model):
 
 @column_checks
 class ServiceAccount(models.Model):
-    """A program that acts in one workspace, by tokens or as a service account of a cluster. Its membership holds its role."""
+    """It is a program that acts in one workspace, by tokens or as a service account of a cluster. Its membership holds its role."""
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, primary_key=True, related_name="service_account")
     slice = models.ForeignKey(Slice, on_delete=models.PROTECT, related_name="service_accounts")

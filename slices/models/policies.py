@@ -15,7 +15,7 @@ PLATFORM_POLICY = uuid.UUID(int=1)
 
 @column_checks
 class Policy(models.Model):
-    """The terms that the platform, a project or a workspace sets itself. It inherits omitted terms."""
+    """Holds the terms that the platform, a project or a workspace sets itself. It inherits omitted terms."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     project = models.OneToOneField(Project, null=True, blank=True, on_delete=models.CASCADE, related_name="policy")

@@ -58,7 +58,7 @@ class Project(Closable):
 
 @column_checks
 class Slice(Closable):
-    """A workspace.
+    """It is a workspace.
 
     A request beyond an `…_approval` limit waits for an administrator; one beyond `duration_max_s` is refused. Fields that `Policy` may set
     hold the policy that applies, inherited values included: `slices.policies.services` writes them.

@@ -1,4 +1,4 @@
-"""Programs that act in one workspace under a name of their own.
+"""Service accounts are programs that act in one workspace under a name of their own.
 
 Owners make them here and give them tokens. One that files objects in a cluster is added when EGS meets it there. Their names begin with the
 workspace's and a colon, which no person's name holds.

@@ -1,4 +1,4 @@
-"""Judges new readings of GPUs: levels, and how long there was none. It runs one query for all rules, which returns only readings that may
+"""Judges the newest readings: levels, and how long there was none. It runs one query for all rules, which returns only readings that may
 matter.
 """
 
