@@ -60,7 +60,7 @@ class _Mark:
 
 @dataclass
 class ChangeLog:
-    """One reader has the log. Its reads within a transaction count only when that commits; until then it reads them again each time."""
+    """It reads the log. Its reads within a transaction count only when that commits; until then it reads them again each time."""
 
     _mark: _Mark | None = None
     _latest_mark: _Mark | None = None
