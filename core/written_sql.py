@@ -199,13 +199,13 @@ def rows_insert(rows: Sequence[Model], *, unique: str = "", where: str = "", key
         row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
 
 
-def rows_derive(model: type[Model], rows: QuerySet[Any], columns: Mapping[str, Any]) -> None:
-    """Inserts a row of `model` for each of `rows` inside the database; one that is there already stays. `columns`: an expression for each
-    field.
+def rows_derive(model: type[Model], rows: QuerySet[Any], columns: Mapping[str, Any], *, most: int | None = None) -> None:
+    """Inserts a row of `model` for each of `rows`, or `most` of them, inside the database; one that is there already stays. `columns`: an
+    expression for each field.
     """
     connection, quoted = connections[DEFAULT_DB_ALIAS], connections[DEFAULT_DB_ALIAS].ops.quote_name
     names = ", ".join(quoted(str(model._meta.get_field(name).column)) for name in columns)  # type: ignore[union-attr]
-    sql, values = rows.order_by().values_list(*columns.values()).query.sql_with_params()
+    sql, values = rows.order_by().values_list(*columns.values())[:most].query.sql_with_params()
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO {quoted(model._meta.db_table)} ({names}) {sql} ON CONFLICT DO NOTHING", values)
 

@@ -114,7 +114,7 @@ def _trends_due(now: Any) -> None:
     from observability.alerts.evaluation import alerts_evaluate
     from observability.alerts.models import AlertRule
 
-    AlertRule.objects.update(judged_at=None)
+    AlertRule.objects.update(judged_at=now - timedelta(days=1))
     alerts_evaluate(now=now)
 
 

@@ -25,10 +25,13 @@ from gpr.requests.ending import gpr_extend, gpr_release
 from gpr.requests.services import gpr_submit
 from gpr.requests.spec import GprSpec
 from gpr.usage.services import day_of, price_set
-from inventory.models import Cluster
+from inventory.models import Cluster, Node
 from inventory.services.maintenance import window_announce, window_draft
+from inventory.services.nodes import node_cordon
 from journal.notices.outbox import outbox_expand
 from journal.notices.services import notices_read_all
+from observability.remediation.cases import case_approve, case_give_back
+from observability.remediation.models import RemediationCase
 from slices.models import Role, Slice
 from worker_agent.telemetry.simulated import WorkKind
 
@@ -74,7 +77,7 @@ def company_make(*, now: datetime) -> None:
         seed(now=begin, tenants=TENANTS)
         past = Past(begin=begin, seed=SEED, works=works_by_slice())
         past.join()
-        past.play([*_two_weeks(now), *_last_day(now)], until=now)
+        past.play([*_two_weeks(now), *_faults(past, now), *_last_day(now)], until=now)
         past.hand_over()
         old_use_count(works=works_by_slice(), now=now)
 
@@ -128,6 +131,35 @@ def _two_weeks(now: datetime) -> Iterator[Act]:
                 yield Act(at + timedelta(hours=hours * rng.uniform(0.5, 0.9)), _release(title, name))
             elif rng.random() < 0.2:
                 yield Act(at + timedelta(hours=hours * 0.5), _extend(title, name, hours=2))
+
+
+def _faults(past: Past, now: datetime) -> Iterator[Act]:
+    """Nodes that were set aside: one was reset and passed its checks, one was for its vendor, and one is kept by an administrator."""
+
+    def at(days: float, do: Callable[[datetime], object]) -> Act:
+        def act(at: datetime) -> None:
+            _try(lambda: do(at))
+            past.repair()
+
+        return Act(now - timedelta(days=days), act)
+
+    yield at(9, lambda _: past.fail_gpu("borealis", "borealis-a10-03", 48))
+    yield at(8.98, _decide("borealis-a10-03", case_approve, action="reset_gpus", why="Nobody needs it now."))
+    yield at(6, lambda _: past.fail_gpu("aurora", "aurora-l40s-03", 122))
+    yield at(4.5, _decide("aurora-l40s-03", case_give_back, why="The vendor replaced the GPU and tested it."))
+    yield Act(now - timedelta(days=0.8), _keep_aside("borealis-a10-04", why="Its riser is to be replaced at the maintenance."))
+
+
+def _decide(node: str, decide: Callable[..., object], **given: Any) -> Callable[[datetime], object]:
+    def act(now: datetime) -> None:
+        case = RemediationCase.objects.get(node__name=node, closed_at=None)
+        decide(case=case, actor=User.objects.get(name=ADMIN), now=now, **given)
+
+    return act
+
+
+def _keep_aside(node: str, *, why: str) -> Callable[[datetime], object]:
+    return lambda now: node_cordon(node=Node.objects.get(name=node), actor=User.objects.get(name=ADMIN), why=why, now=now)
 
 
 def _last_day(now: datetime) -> Iterator[Act]:

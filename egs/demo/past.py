@@ -6,7 +6,7 @@ Must not live here: who asks for what (company.py).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -14,6 +14,7 @@ from typing import Final
 
 from django.db import transaction
 from django.db.models import Exists, Min, OuterRef, Q
+from msgspec import structs
 
 from core.locks import transaction_lock
 from egs.demo.start import FLEETS, fleet_of, quotas_seed, store_of
@@ -30,8 +31,10 @@ from observability.alerts.evaluation import LOCK, judge
 from observability.alerts.models import AlertRule, RuleKind
 from observability.alerts.sources.readings import gpu_readings
 from observability.alerts.telling import tell
+from observability.remediation.models import CaseState, RemediationCase
+from observability.remediation.services import remediation_step
 from observability.telemetry.services import telemetry_store
-from protocol.gpus.telemetry import NAMES, GpuReading, TelemetryRequest
+from protocol.gpus.telemetry import EVERY_S, NAMES, GpuReading, TelemetryRequest, XidCount
 from worker_agent.boxes.core import Core
 from worker_agent.cluster.simulated import STATE, WORLD, SimulatedCluster
 from worker_agent.cluster.store import MemoryStore
@@ -110,6 +113,23 @@ class Past:
         self._exchange(is_forced=True)
         self._tick()
 
+    def fail_gpu(self, cluster: str, node: str, xid: int) -> None:
+        """Lets a GPU of the node throw an Xid, which sets it aside."""
+        agent = next(agent for agent in self._agents if agent.name == cluster)
+        for xids in ((), ((xid, 1),)):
+            agent.tell_xids(node, xids)
+            remediation_step(now=self.clock.at)
+            self.clock.pass_by(EVERY_S)
+
+    def repair(self) -> None:
+        """Brings all cases forward until each is closed or waits for a person."""
+        at_work = RemediationCase.objects.filter(state__in=(CaseState.OPEN, CaseState.ACTING, CaseState.PROVING))
+        for _ in range(ROUNDS_MAX):
+            remediation_step(now=self.clock.at)
+            if not at_work.exists():
+                return
+            self._settle()
+
     def hand_over(self) -> None:
         """Agents of the real time take up where these stop."""
         for agent in self._agents:
@@ -131,7 +151,7 @@ class Past:
             self.clock.jump(at)
             self._exchange()
             for agent in self._agents:
-                agent.tell_readings()
+                agent.tell_slow()
             _gpus_judge(at)
 
     def _next_change(self) -> datetime:
@@ -191,7 +211,7 @@ class _Agent:
     def __init__(self, name: str, clock: PastClock, seed: int, works: Mapping[str, str]) -> None:
         self._cluster = Cluster.objects.get(name=name)
         _, join_token = join_token_issue(cluster=self._cluster, actor=None, now=clock.at)
-        self._name, self._clock, self._tenancy, self._store = name, clock, SimulatedTenancy(), MemoryStore()
+        self.name, self._clock, self._tenancy, self._store = name, clock, SimulatedTenancy(), MemoryStore()
         rng = random.Random(f"{seed} {name}")  # noqa: S311  # jitter, not secrets
         driver = SimulatedCluster(fleet=fleet_of(name), store=self._store, clock=clock)
         self.core = Core(cluster=driver, clock=clock, rng=rng)
@@ -229,8 +249,15 @@ class _Agent:
         self._told = before | self._slow
         return before != self._slow
 
-    def tell_readings(self) -> None:
-        gpus = tuple(reading for reading in self._readings(self._clock.at) if reading.gpu in self._told)
+    def tell_slow(self) -> None:
+        self._tell(reading for reading in self._readings(self._clock.at) if reading.gpu in self._told)
+
+    def tell_xids(self, node: str, xids: tuple[XidCount, ...]) -> None:
+        reading = next(reading for reading in self._readings(self._clock.at) if reading.node == node)
+        self._tell([structs.replace(reading, xids=xids)])
+
+    def _tell(self, readings: Iterable[GpuReading]) -> None:
+        gpus = tuple(readings)
         message = TelemetryRequest(metrics=NAMES, gpus=gpus)
         telemetry_store(agent=AgentIdentity(self._cluster, 0), message=message, now=self._clock.at)
 
@@ -238,7 +265,7 @@ class _Agent:
         return self._telemetry.read(self.core.nodes, at.timestamp)
 
     def hand_over(self) -> None:
-        store = store_of(self._name)
+        store = store_of(self.name)
         for document in (STATE, WORLD):
             if body := self._store.read(document):
                 store.write(document, body)

@@ -35,12 +35,14 @@ from protocol.gpus.xids import XIDS, new_xids
 
 NAMES: Final = ("xid", "xid_counts", *CounterState.TOTALS)
 STATE: Final = "gpu__counter_state"
+NEW_AT_ONCE: Final = 2000
 
 
 def counters_advance(*, now: datetime) -> None:
     """Runs two statements when nothing was counted. The caller holds the lock of all alerts."""
     columns = {"gpu": F("gpu_id"), **{name: F(name) for name in ("at", *NAMES)}}
-    rows_derive(CounterState, LatestReading.objects.filter(**{STATE: None}), columns)  # before the first one nothing can be counted
+    # Before the first one nothing can be counted.
+    rows_derive(CounterState, LatestReading.objects.filter(**{STATE: None}), columns, most=NEW_AT_ONCE)
     rows = with_boxes(LatestReading.objects.filter(_has_news()), "gpu__").annotate(before_at=_reading_before())
     told = ("at", "before_at", *NAMES, *(f"{STATE}__{name}" for name in NAMES))
     states, increases = [], []
