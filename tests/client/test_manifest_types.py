@@ -28,6 +28,7 @@ from tests.e2e.processes import ROOT
         ("GPUProvisioningRequest", "a", "workspace: vision, priority: 301", "priority", "Must be 300 at most."),
         ("Policy", "", "workspace: vision, aheadMax: 30s", "aheadMax", "Must be 60 s at least."),
         ("AlertRule", "a", "workspace: vision, severity: error, runbook: " + "x" * 1001, "runbook", "Must have 1000 characters at most."),
+        ("Maintenance", "", "cluster: c, startsAt: tomorrow", "startsAt", "Must be a time as 2026-11-27T10:00:00Z."),
         ("Quota", "", 'project: p, shape: "", mostGpus: 1', "shape", "Must not be empty."),
     ],
 )

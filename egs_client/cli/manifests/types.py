@@ -43,6 +43,8 @@ def _declared(kind: Kind) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _misfit(api: str, value: Any, kinds: Sequence[Any], help_text: str) -> str:
     """Empty: it fits one of the kinds."""
+    if datetime in kinds and isinstance(value, str):
+        return "" if _is_moment(value) else f"Must be {WORDS[datetime]}."
     if any(_fits(value, kind) for kind in kinds):
         return ""
     if meta := next((meta for kind in kinds for meta in getattr(kind, "__metadata__", ()) if _fits(value, kind.__origin__)), None):
@@ -56,6 +58,14 @@ def _misfit(api: str, value: Any, kinds: Sequence[Any], help_text: str) -> str:
         return f"There is no {value[:60]} here.{known}"
     words = dict.fromkeys(MANY.get(get_origin(kind)) or WORDS.get(str if choices else kind, "another value") for kind in kinds)
     return f"Must be {' or '.join(words)}.{quoted(value) if str in kinds or choices else ''}"
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _fits(value: Any, kind: Any) -> bool:
