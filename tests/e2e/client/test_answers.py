@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -231,9 +232,13 @@ def test_each_group_of_an_administrator_can_be_shown(admin: Egs) -> None:
 
 
 def test_what_is_watched_goes_on_where_it_was_when_the_server_has_been_away(hub: Hub, egs: Egs, waiting: str) -> None:
-    watching = egs.start("gpr", "watch", waiting)
+    (gpr,) = hub.ada.get(f"/gprs/?name={waiting}&ended=false")["results"]
+    of_it = ("--gpr", gpr["id"], "--since", "1h")
+    watching, events = egs.start("gpr", "watch", waiting), egs.start("events", "--watch", *of_it, "-o", "name")
     assert watching.stdout
+    assert events.stdout
     assert "QUEUED" in watching.stdout.readline()
+    seen = [events.stdout.readline()]
     hub.process.kill()
     assert "does not answer" in egs.run("gpr", "list", code=9)
 
@@ -242,4 +247,11 @@ def test_what_is_watched_goes_on_where_it_was_when_the_server_has_been_away(hub:
 
     text = watching.communicate(timeout=START_S)[0]
     assert (watching.returncode, "later  CANCELED" in text) == (0, True), text
+    stored = [f"event/{event['id']}\n" for event in json.loads(egs.run("events", *of_it, "-o", "json"))["items"]]
+    while stored[-1] not in seen:
+        seen.append(events.stdout.readline())
+    events.send_signal(signal.SIGINT)
+    events.communicate(timeout=START_S)
+    told = [line for line in seen if line.startswith("event/")]
+    assert told == stored
     wait_for("the fleet", lambda: hub.admin.get("/nodes/")["results"], within_s=START_S)
