@@ -6,6 +6,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
+import click
 import typer
 
 from egs_client.cli import names, options
@@ -109,7 +110,7 @@ def edit(
     with client() as egs:
         found = gpr_of(gpr, egs)
         for field, value in fields.items():
-            print(f"{field.removesuffix('_s')}: {_told(field, getattr(found, field))} -> {_told(field, value)}")
+            print(f"{options.as_typed(field, click.get_current_context())}: {_told(field, getattr(found, field))} -> {_told(field, value)}")
         if dry_run:
             if found.estimate and found.promised_start_at:
                 print(f"Now it is planned {clock(found.estimate.start_at)}, promised by {clock(found.promised_start_at)}. With that:")

@@ -212,8 +212,10 @@ def test_an_administrator_sees_what_an_act_would_do_before_it_is_done(hub: Hub, 
 
     egs.run("gpr", "create", "wide", *BOX, *LATER, "--nodes", "2")
     assert "It is planned as number 1." in admin.run("admin", "gpr", "priority", "wide", "--priority", "250", "--dry-run")
-    assert "With that:\nCLUSTER" in egs.run("gpr", "edit", "wide", "--nodes", "1", "--dry-run")
-    assert json.loads(egs.run("gpr", "show", "wide", "-o", "json"))["nodes"] == 2
+    edited = egs.run("gpr", "edit", "wide", "--gpus", "4", "--dry-run")
+    assert "--gpus: - -> 4\n" in edited
+    assert "With that:\nCLUSTER" in edited
+    assert json.loads(egs.run("gpr", "show", "wide", "-o", "json"))["gpus_per_node"] is None
     broken = admin.run("admin", "policy", "change", "vision", "--nodes-approval", "1", "--dry-run")
     assert "breaches: name wide, slice vision, owner ada, state QUEUED" in broken
     assert "VERSION" in admin.run("admin", "policy", "list")
