@@ -16,7 +16,7 @@ from django.db import connection
 from accounts.models import User
 from core.errors import EgsError
 from egs.demo.old_readings import old_use_count
-from egs.demo.past import Act, Past
+from egs.demo.past import Past, PastAct
 from egs.demo.start import ADMIN, SLICES, Tenants, seed
 from gpr.approvals.services import gpr_reject
 from gpr.models import PROVISIONED, Gpr, GprState
@@ -114,10 +114,10 @@ def company_go_on(*, now: datetime) -> None:
         _ask(name, rng.choice(habit.names), minutes=rng.randrange(15, 90, 5), nodes=habit.nodes[0])(now)
 
 
-def _two_weeks(now: datetime) -> Iterator[Act]:
+def _two_weeks(now: datetime) -> Iterator[PastAct]:
     rng = random.Random(SEED)  # noqa: S311  # a demo, not secrets
     begin = now - timedelta(days=DAYS)
-    yield Act(begin, _set_prices)
+    yield PastAct(begin, _set_prices)
     for name, habit in HABITS.items():
         for day in range(0, DAYS - 2, ASKED_EVERY_DAYS):
             at = (begin + timedelta(days=day + rng.randrange(ASKED_EVERY_DAYS - 1))).replace(
@@ -126,28 +126,30 @@ def _two_weeks(now: datetime) -> Iterator[Act]:
             if at <= begin:
                 continue
             title, hours = f"{rng.choice(habit.names)}-{day // ASKED_EVERY_DAYS + 1}", rng.choice(habit.hours)
-            yield Act(at, _ask(name, title, minutes=hours * 60, nodes=rng.choice(habit.nodes), priority=rng.choice((90, 101, 101, 150))))
+            yield PastAct(
+                at, _ask(name, title, minutes=hours * 60, nodes=rng.choice(habit.nodes), priority=rng.choice((90, 101, 101, 150)))
+            )
             if rng.random() < 0.35:
-                yield Act(at + timedelta(hours=hours * rng.uniform(0.5, 0.9)), _release(title, name))
+                yield PastAct(at + timedelta(hours=hours * rng.uniform(0.5, 0.9)), _release(title, name))
             elif rng.random() < 0.2:
-                yield Act(at + timedelta(hours=hours * 0.5), _extend(title, name, hours=2))
+                yield PastAct(at + timedelta(hours=hours * 0.5), _extend(title, name, hours=2))
 
 
-def _faults(past: Past, now: datetime) -> Iterator[Act]:
+def _faults(past: Past, now: datetime) -> Iterator[PastAct]:
     """Nodes that were set aside: one was reset and passed its checks, one was for its vendor, and one is kept by an administrator."""
 
-    def at(days: float, do: Callable[[datetime], object]) -> Act:
+    def at(days: float, do: Callable[[datetime], object]) -> PastAct:
         def act(at: datetime) -> None:
             _try(lambda: do(at))
             past.repair()
 
-        return Act(now - timedelta(days=days), act)
+        return PastAct(now - timedelta(days=days), act)
 
     yield at(9, lambda _: past.fail_gpu("borealis", "borealis-a10-03", 48))
     yield at(8.98, _decide("borealis-a10-03", case_approve, action="reset_gpus", why="Nobody needs it now."))
     yield at(6, lambda _: past.fail_gpu("aurora", "aurora-l40s-03", 122))
     yield at(4.5, _decide("aurora-l40s-03", case_give_back, why="The vendor replaced the GPU and tested it."))
-    yield Act(now - timedelta(days=0.8), _keep_aside("borealis-a10-04", why="Its riser is to be replaced at the maintenance."))
+    yield PastAct(now - timedelta(days=0.8), _keep_aside("borealis-a10-04", why="Its riser is to be replaced at the maintenance."))
 
 
 def _decide(node: str, decide: Callable[..., object], **given: Any) -> Callable[[datetime], object]:
@@ -162,11 +164,11 @@ def _keep_aside(node: str, *, why: str) -> Callable[[datetime], object]:
     return lambda now: node_cordon(node=Node.objects.get(name=node), actor=User.objects.get(name=ADMIN), why=why, now=now)
 
 
-def _last_day(now: datetime) -> Iterator[Act]:
+def _last_day(now: datetime) -> Iterator[PastAct]:
     """It ends with boxes and requests at every stage, and leaves three free H100 nodes for the visitor."""
 
-    def at(hours: float, do: Callable[[datetime], object]) -> Act:
-        return Act(now - timedelta(hours=hours), do)
+    def at(hours: float, do: Callable[[datetime], object]) -> PastAct:
+        return PastAct(now - timedelta(hours=hours), do)
 
     yield at(30, _announce_maintenance)
     yield at(28, _end_all)

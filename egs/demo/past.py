@@ -56,7 +56,7 @@ THROTTLED: Final = NAMES.index("throttled_percent")
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class PastAct:
     at: datetime
     do: Callable[[datetime], object]  # takes the time
 
@@ -100,7 +100,7 @@ class Past:
         if not quotas_seed(now=self.clock.at):
             raise RuntimeError("The simulated fleet has not joined.")
 
-    def play(self, acts: Sequence[Act], *, until: datetime) -> None:
+    def play(self, acts: Sequence[PastAct], *, until: datetime) -> None:
         ahead = sorted(acts, key=lambda act: act.at, reverse=True)
         while (due_at := min(self._next_change(), ahead[-1].at if ahead else until)) < until:
             self._wait(due_at)

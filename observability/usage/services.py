@@ -28,7 +28,7 @@ MINUTE_MS: Final = Reading1m.STEP // MS
 PERCENT: Final = 100
 
 
-class OpenBox(NamedTuple):
+class OpenBoxNode(NamedTuple):
     """A node in an open box, from the end of the entry to the begin of the exit, with its GPUs and the ids of their courses."""
 
     gpr_id: UUID
@@ -75,7 +75,7 @@ def _measure(now: datetime) -> bool:
     return end < done_at
 
 
-def _work_of(boxes: Sequence[OpenBox], courses: Minutes, begin: datetime, end: datetime) -> dict[UsageKey, Work]:
+def _work_of(boxes: Sequence[OpenBoxNode], courses: Minutes, begin: datetime, end: datetime) -> dict[UsageKey, Work]:
     minutes = [begin + n * Reading1m.STEP for n in range(-((begin - end) // Reading1m.STEP))]
     pods = pods_between(begin, end)
     found: dict[UsageKey, Work] = {}
@@ -102,14 +102,14 @@ def _first_minute() -> datetime | None:
     return Reading1m._default_manager.order_by("at").values_list("at", flat=True).first()
 
 
-def _open_boxes(begin: datetime, end: datetime) -> Sequence[OpenBox]:
+def _open_boxes(begin: datetime, end: datetime) -> Sequence[OpenBoxNode]:
     is_open = Q(active_at__lt=end) & (Q(exit_began_at=None) | Q(exit_began_at__gt=begin))
     rows = Reservation.objects.filter(is_open & (Q(released_at=None) | Q(released_at__gt=begin))).order_by()
     of, times = ("gpr", "slice", "cluster", "node__shape", "node__name"), ("active_at", "joined_at", "exit_began_at", "released_at")
     boxes = {}
     told: Iterable[Any] = rows.values_list("pk", *of, *times)
     for pk, gpr, slice_, cluster, shape, node, active_at, joined_at, exit_at, released_at in told:
-        boxes[pk] = OpenBox(gpr, slice_, cluster, shape, node, max(active_at, joined_at or active_at), exit_at or released_at, [])
+        boxes[pk] = OpenBoxNode(gpr, slice_, cluster, shape, node, max(active_at, joined_at or active_at), exit_at or released_at, [])
     gpus = ReservedGpu.objects.filter(reservation__in=rows.values("pk")).order_by()
     for pk, gpu_id, series_id in gpus.values_list("reservation", "gpu", "gpu__latest_reading"):
         boxes[pk].gpus.append((gpu_id, series_id))

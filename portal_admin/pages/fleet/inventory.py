@@ -34,7 +34,7 @@ FREE_TILE, ASIDE_TILE, SICK_TILE = "free", "aside", "sick"
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class BoxHolder:
     name: str
     url: str
     mark: Mark
@@ -42,7 +42,7 @@ class Holder:
     phase: str
 
     @classmethod
-    def of(cls, row: Reservation) -> Holder:
+    def of(cls, row: Reservation) -> BoxHolder:
         url = reverse("admin-inspect", args=[row.gpr_id])
         return cls(row.gpr.name, url, Mark.of(row.slice), row.ends_at, Phase(row.phase).value.title())
 
@@ -58,7 +58,7 @@ class NodeLine:
     gpus: tuple[GpuTile, ...]
     gpus_free: int
     gpu_count: int
-    holders: tuple[Holder, ...]
+    holders: tuple[BoxHolder, ...]
     note: str
 
     @classmethod
@@ -74,7 +74,7 @@ class NodeLine:
             gpus=tuple(_tile(gpu, is_usable=node.is_usable) for gpu in gpus),
             gpus_free=node.gpus_free,
             gpu_count=node.gpu_count,
-            holders=tuple(Holder.of(row) for row in node.held_by),
+            holders=tuple(BoxHolder.of(row) for row in node.held_by),
             note=_note(node, gpus),
         )
 

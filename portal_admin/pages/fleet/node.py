@@ -18,7 +18,7 @@ from gpr.models import GprState
 from inventory.models import Node, Reservation, ReservationState, StepResult
 from inventory.selectors import nodes_known_to, with_holders
 from journal.models import Event
-from portal_admin.pages.fleet.inventory import Holder, NodeLine, nodes_with_state, tiles_of
+from portal_admin.pages.fleet.inventory import BoxHolder, NodeLine, nodes_with_state, tiles_of
 from portal_admin.pages.nav import admin_shell
 from portal_shared.access import PageRequest, why_not_write
 from portal_shared.parts.measures import measures_each
@@ -34,7 +34,7 @@ STEP_STATES = {Outcome.OK: "passed", Outcome.FAILED: "failed", Outcome.UNSUPPORT
 @dataclass(frozen=True, slots=True)
 class PastBox:
     id: UUID
-    holder: Holder
+    holder: BoxHolder
     starts_at: datetime
     ends_at: datetime
     took_s: float
@@ -156,7 +156,7 @@ def _actions(node: Any) -> list[NodeAction]:
 def _stay(row: Reservation, now: datetime) -> PastBox:
     is_held = row.state == ReservationState.HELD
     took_s = ((now if is_held else row.ends_at) - row.starts_at).total_seconds()
-    return PastBox(row.pk, Holder.of(row), row.starts_at, row.ends_at, max(took_s, 0.0), is_held, row.epoch, row.failure)
+    return PastBox(row.pk, BoxHolder.of(row), row.starts_at, row.ends_at, max(took_s, 0.0), is_held, row.epoch, row.failure)
 
 
 def _steps(row: Reservation) -> list[StepRow]:
