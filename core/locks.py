@@ -59,9 +59,9 @@ def _advisory_lock(name: str) -> Iterator[bool]:
     # A separate connection holds the lock in its own transaction, so the work may commit. Unlike a session's lock, it is safe behind a
     # pooler. The next runner takes it, as long as it is good: to connect costs several milliseconds.
     guard = _guards.pop() if _guards else _guard_made()
+    guard.close_if_unusable_or_obsolete()
+    guard.set_autocommit(False)
     try:
-        guard.close_if_unusable_or_obsolete()
-        guard.set_autocommit(False)
         with guard.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [_number(name)])
             (mine,) = cursor.fetchone()

@@ -76,9 +76,8 @@ class WrittenQuery(Generic[Row]):
         compiler: Any = rows.query.get_compiler(rows.db)
         written = compiler.as_sql()
         compiler.as_sql = lambda: written
-        if compiler.connection.vendor == "postgresql":  # SQLite's are methods of the connection
-            converters = compiler.get_converters([column for column, *_ in compiler.select[: compiler.col_count]])
-            compiler.get_converters = lambda _: converters
+        converters = compiler.get_converters([column for column, *_ in compiler.select[: compiler.col_count]])
+        compiler.get_converters = lambda _: converters  # they are the same for every connection
         compiler.connection = None  # it belongs to one thread
         return compiler
 

@@ -36,7 +36,6 @@ from gpr.evictions.withdrawals import notices_review
 from gpr.followers.services import followers_cancel
 from gpr.models import AllocatorRecord, Gpr, GprState
 from gpr.replacement.services import replacements_review
-from inventory.models import HubAbsence
 from inventory.services.supplies import orders_give_up
 from journal.guard import set_aside_on_error, write_or_set_aside
 from journal.models import Event
@@ -80,7 +79,12 @@ def tick(*, now: datetime | None = None, may_rest: bool = False, may_hurry: bool
         report = TickReport(moved_count=advance(now=now))
         hurries = may_hurry and time.monotonic() < _Process.whole_until_mono
         if not hurries:
-            _review(absence, now)
+            for review in (notices_review, replacements_review, series_extend_due, occurrences_retry):
+                review(now=now)
+            if not is_just_over(absence, now):
+                orders_give_up(now=now)
+            for review in (closing_advance, kubeconfigs_expire, orphans_cancel, followers_cancel):
+                review(now=now)
         if may_rest and _may_rest(record, now):
             report.rested = True
         else:
@@ -98,19 +102,6 @@ def tick(*, now: datetime | None = None, may_rest: bool = False, may_hurry: bool
 
 class _Process:
     whole_until_mono = 0.0  # when the whole queue may be planned again, if ticks are in a hurry
-
-
-def _review(absence: HubAbsence | None, now: datetime) -> None:
-    notices_review(now=now)
-    replacements_review(now=now)
-    series_extend_due(now=now)
-    occurrences_retry(now=now)
-    if not is_just_over(absence, now):
-        orders_give_up(now=now)
-    closing_advance(now=now)
-    kubeconfigs_expire(now=now)
-    orphans_cancel(now=now)
-    followers_cancel(now=now)
 
 
 def _plan_and_start(report: TickReport, record: AllocatorRecord, now: datetime, *, hurries: bool) -> None:

@@ -10,7 +10,6 @@ from typing import Final
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models.functions import Coalesce
 
 from core.written_sql import WrittenQuery
 from gpr.allocation.pools import PoolIndex, window_of
@@ -37,6 +36,7 @@ from planner.snapshot import (
     Snapshot,
     Within,
 )
+from slices.models import OWNER_ID
 from slices.models import Quota as QuotaRow
 
 # Ticks are not exact: a start that is late by no more than this keeps its promise.
@@ -210,9 +210,7 @@ def _stand_ins(rows: Sequence[HeldRow]) -> tuple[str, ...]:
     return tuple(found)
 
 
-_QUOTAS: Final = WrittenQuery(
-    QuotaRow.objects.order_by("pk").values_list(Coalesce("slice", "project"), "shape", "guaranteed_gpus", "most_gpus")
-)
+_QUOTAS: Final = WrittenQuery(QuotaRow.objects.order_by("pk").values_list(OWNER_ID, "shape", "guaranteed_gpus", "most_gpus"))
 
 
 def quotas_load() -> tuple[Quota, ...]:

@@ -245,8 +245,7 @@ def shadows_prune(*, now: datetime) -> None:
 
 
 def boxes_ended(gprs: Sequence[Gpr], *, now: datetime) -> None:
-    """Store how much of their booked time boxes used, once their nodes are back."""
-    plan_lock()
+    """Store how much of their booked time boxes used, once their nodes are back. The caller holds the plan lock."""
     # Clocks may be set back. A GPR without `provisioning_at` never started.
     ran_s = {gpr: max((now - gpr.provisioning_at).total_seconds(), 0.0) for gpr in gprs if gpr.provisioning_at is not None}
     record = next(iter(PLAN_RECORD()), PlanRecord())

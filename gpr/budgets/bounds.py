@@ -26,7 +26,6 @@ from django.db.models import (
     Q,
     QuerySet,
     Subquery,
-    UUIDField,
     When,
 )
 from django.db.models.functions import Cast, Coalesce, Greatest
@@ -37,7 +36,7 @@ from gpr.models import Gpr, GprState, UsageDay, UsageProgress
 from gpr.usage.holds import held_since
 from gpr.usage.services import MS
 from inventory.models import Node, Reservation
-from slices.models import Budget, Period
+from slices.models import OWNER_ID, Budget, Period
 
 
 class Bounded(NamedTuple):
@@ -79,7 +78,7 @@ _HELD_FOR: Final = ExpressionWrapper(
 _LARGEST: Final = Subquery(Node.objects.filter(gone_at=None).order_by("-gpu_count").values("gpu_count")[:1])
 _QUEUED_S: Final = Cast("nodes", _WHOLE) * Coalesce("gpus_per_node", _LARGEST, 0, output_field=_WHOLE) * Cast("remaining_s", _WHOLE)
 _BUDGETS: Final = WrittenQuery(
-    Budget.objects.annotate(owned_by=Coalesce("slice_id", "project_id", output_field=UUIDField()), since=_SINCE)
+    Budget.objects.annotate(owned_by=OWNER_ID, since=_SINCE)
     .annotate(final_at=_FINAL_AT)
     .annotate(
         final_ms=_sum_of_own(_FINAL, F("held_gpu_ms"), _WHOLE),

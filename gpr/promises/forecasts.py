@@ -11,13 +11,14 @@ from uuid import UUID
 
 from django.db.models import Count, F, Q, Value
 
-from core.written_sql import WrittenQuery, rows_insert
+from core.written_sql import IdParam, NumberParam, WrittenQuery, load_together, rows_insert
 from gpr.allocation.rows import EpochSeconds
 from gpr.models import AllocatorRecord, Forecast, Gpr
 from planner.promises.ranges import ENOUGH_COUNT, ForecastRanges, WaitForecast
 
 # The bounds rest on this many of the last outcomes; each class learns from the last two hundred of its own.
 HISTORY_COUNT = 2_000
+NOBODY: Final = UUID(int=0)
 # `_planner_forecast` takes them in this order.
 _FIELDS: Final = ("pk", "made_at", "started_at", "length_s", "gpu_count", "expected_wait_s", "promised_wait_s", "p50_s", "p90_s")
 NO_HISTORY = (
@@ -46,15 +47,15 @@ def ranges_load(*, now: datetime, edited: Gpr | None = None) -> ForecastRanges:
     past = _past_ranges()
     if past.outcome_count < ENOUGH_COUNT:
         return past
-    open_rows = Forecast.objects.filter(started_at=None)
-    if edited is not None:
-        open_rows = open_rows.exclude(gpr=edited)
-    since_s = {name: Value(math.floor(now.timestamp())) - F(name) for name in ("p50_s", "p90_s")}
-    missed = {f"missed_{name}": Count("pk", filter=Q(made_s__lt=since)) for name, since in since_s.items()}
-    counts = open_rows.annotate(made_s=EpochSeconds("made_at")).aggregate(**missed)
-    return past.with_misses(list(counts.values()))
+    ((_, *missed),) = _MISSED(now_s=math.floor(now.timestamp()), edited=NOBODY if edited is None else edited.pk)
+    return past.with_misses(missed)
 
 
+_OPEN: Final = Forecast.objects.filter(started_at=None).exclude(gpr=IdParam("edited"))
+_AGED: Final = _OPEN.alias(age_s=NumberParam("now_s") - EpochSeconds("made_at")).order_by().values_list(Value(1))
+_MISSED: Final = WrittenQuery(
+    _AGED.annotate(p50=Count("pk", filter=Q(age_s__gt=F("p50_s"))), p90=Count("pk", filter=Q(age_s__gt=F("p90_s"))))
+)
 _ENDED: Final = Forecast.objects.exclude(started_at=None).order_by("-started_at", "-pk")
 _NEWEST: Final = WrittenQuery(_ENDED.values_list("started_at", "pk")[:1])
 _OUTCOMES: Final = WrittenQuery(_ENDED.values_list(*_FIELDS)[:HISTORY_COUNT])
@@ -67,11 +68,10 @@ class _Process:
 
 
 def _past_ranges() -> ForecastRanges:
-    newest = _NEWEST()
+    # The newest alone is not enough: several start at the same time, and clocks may be set back.
+    state = newest, _ = load_together((_NEWEST, None), (_SETTLED, None))
     if not newest:
         return ForecastRanges()
-    # The newest alone is not enough: several start at the same time, and clocks may be set back.
-    state = newest, _SETTLED()
     known, ranges = _Process.past
     if state != known:
         rows = _OUTCOMES()

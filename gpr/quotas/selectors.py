@@ -8,20 +8,17 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from django.db.models import Count, Max, Sum, UUIDField
-from django.db.models.functions import Coalesce
+from django.db.models import Count, Max, Sum
 
 from core.errors import Conflict
 from core.words import number
 from core.written_sql import WrittenQuery
 from gpr.models import Gpr, GprState
 from inventory.models import Node, Reservation, ReservationState, ReservedGpu
-from slices.models import Quota
+from slices.models import OWNER_ID, Quota
 from slices.quotas.services import whose
 
-_LIMITED: Final = Quota.objects.filter(most_gpus__isnull=False).annotate(
-    owned_by=Coalesce("slice_id", "project_id", output_field=UUIDField())
-)
+_LIMITED: Final = Quota.objects.filter(most_gpus__isnull=False).alias(owned_by=OWNER_ID)
 limits_of: Final = WrittenQuery(_LIMITED.select_related("project", "slice").order_by("pk"), key="owned_by")  # of projects and workspaces
 # Slice, project and shape -> GPUs.
 Counts = Counter[tuple[UUID, UUID, str]]

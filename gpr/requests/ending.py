@@ -93,7 +93,7 @@ def exits_begin(ends: Sequence[Ending], *, actor: User | None = None, now: datet
 
 @transaction.atomic
 def exits_finish(gprs: Sequence[Gpr], *, now: datetime) -> None:
-    """Ends GPRs whose nodes are back, or queues them again with their remaining time at their old age."""
+    """Ends GPRs whose nodes are back, or queues them again with their remaining time at their old age. The caller holds the plan lock."""
     boxes_ended(gprs, now=now)
     again = [gpr for gpr in gprs if goes_back(gpr)]
     for gpr in again:

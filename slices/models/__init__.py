@@ -1,7 +1,7 @@
 """Defines the tables of the app, one module for each subject. Import models from here."""
 
 from slices.models.kubeconfigs import LIVE_STATES, Kubeconfig, KubeconfigState
-from slices.models.limits import AtLimit, Budget, Period, Quota, TenantOwned
+from slices.models.limits import OWNER_ID, AtLimit, Budget, Period, Quota, TenantOwned
 from slices.models.namespaces import DETAIL_MAX_CHARS, NAMESPACE_STATES, PENDING, Namespace, Unbinding
 from slices.models.people import ROLES_OF_SERVICES, Deputy, Invitation, Membership, ProjectAdmin, Role, ServiceAccount, SliceGroup
 from slices.models.policies import PLATFORM_POLICY, Policy, PolicyVersion
@@ -13,6 +13,7 @@ __all__ = [
     "KUBECONFIG_MIN_S",
     "LIVE_STATES",
     "NAMESPACE_STATES",
+    "OWNER_ID",
     "PENDING",
     "PLATFORM_POLICY",
     "PRIORITY_DEFAULT",

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Coalesce
 
 from core.column_checks import column_checks
 from slices.models.tenants import Project, Slice
@@ -24,6 +25,9 @@ class TenantOwned:
     @property
     def tenant(self) -> Project:
         return self.owner if isinstance(self.owner, Project) else self.owner.project
+
+
+OWNER_ID: Final = Coalesce("slice_id", "project_id", output_field=models.UUIDField())  # of a row that is TenantOwned
 
 
 @column_checks
