@@ -32,6 +32,7 @@ from journal.notices.outbox import outbox_expand
 from journal.notices.services import notices_read_all
 from observability.remediation.cases import case_approve, case_give_back
 from observability.remediation.models import RemediationCase
+from observability.remediation.services import remediation_step
 from slices.models import Role, Slice
 from worker_agent.telemetry.simulated import WorkKind
 
@@ -161,7 +162,11 @@ def _decide(node: str, decide: Callable[..., object], **given: Any) -> Callable[
 
 
 def _keep_aside(node: str, *, why: str) -> Callable[[datetime], object]:
-    return lambda now: node_cordon(node=Node.objects.get(name=node), actor=User.objects.get(name=ADMIN), why=why, now=now)
+    def act(now: datetime) -> None:
+        node_cordon(node=Node.objects.get(name=node), actor=User.objects.get(name=ADMIN), why=why, now=now)
+        remediation_step(now=now)
+
+    return act
 
 
 def _last_day(now: datetime) -> Iterator[PastAct]:

@@ -43,7 +43,8 @@ def counters_advance(*, now: datetime) -> None:
     columns = {"gpu": F("gpu_id"), **{name: F(name) for name in ("at", *NAMES)}}
     # Before the first one nothing can be counted.
     rows_derive(CounterState, LatestReading.objects.filter(**{STATE: None}), columns, most=NEW_AT_ONCE)
-    rows = with_boxes(LatestReading.objects.filter(_has_news()), "gpu__").annotate(before_at=_reading_before())
+    known = LatestReading.objects.filter(_has_news(), **{f"{STATE}__isnull": False})
+    rows = with_boxes(known, "gpu__").annotate(before_at=_reading_before())
     told = ("at", "before_at", *NAMES, *(f"{STATE}__{name}" for name in NAMES))
     states, increases = [], []
     for gpu_id, *rest in rows.values_list("gpu_id", *place_columns("gpu__"), *told):

@@ -10,7 +10,8 @@ from django.test.utils import CaptureQueriesContext
 
 from journal.models import Event
 from observability.alerts.judging import SubjectChange, advance
-from observability.alerts.models import AlertRule, AlertSilence, AlertState, AlertSubject, SubjectState
+from observability.alerts.models import AlertRule, AlertSilence, AlertState, AlertSubject, CounterIncrease, CounterState, SubjectState
+from observability.alerts.sources import counters
 from observability.alerts.sources.trends import gpu_trends
 from observability.alerts.telling import tell
 from observability.models import LatestReading
@@ -51,6 +52,20 @@ def test_a_trend_of_a_workspace_reads_the_courses_of_its_own_gpus_alone() -> Non
         cursor.execute(queries[0]["sql"])
         assert len(cursor.fetchall()) == 1
     assert LatestReading.objects.count() == 3
+
+
+def test_new_gpus_are_taken_up_some_at_a_time_and_trends_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counters, "NEW_AT_ONCE", 1)
+    fleet, begun = Fleet(make_cluster("c1", nodes=3, gpus=1)), []
+    only()
+    for _ in range(2):
+        rule_of(None, None, kind="trend", level=5, clear_level=5, window_s=1800)
+    for _ in range(4):
+        fleet.minutes(0.25, xid=79, ecc_uncorrected=2)
+        begun.append((CounterState.objects.count(), AlertRule.objects.filter(judged_at__isnull=False).count()))
+    assert begun == [(1, 1), (2, 2), (3, 2), (3, 2)]
+    assert not CounterIncrease.objects.exists()
+    assert not Event.objects.filter(kind="egs.fault").exists()
 
 
 @pytest.mark.parametrize("what", ["node", "cluster"])
