@@ -6,7 +6,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.db.models import Sum
+from django.test.utils import CaptureQueriesContext
 from msgspec import structs
 
 from gpr.budgets.selectors import budget_uses
@@ -156,6 +158,28 @@ def test_what_workloads_had_is_a_part_of_what_their_box_held_and_in_time_all_tha
     stage.after(WORKLOADS_KEPT.total_seconds() + DAY_S)
     workloads_forget(now=stage.now)
     assert by_workload() == {"No workload": pytest.approx((held - 3, 3.5, 0.77))}
+
+
+def test_many_workloads_cost_as_many_queries_as_one(stage: Stage) -> None:
+    gpr = stage.active(entry_s=0, nodes=1, duration_s=2 * DAY_S)
+    namespace_bind(slice_=stage.slice, cluster=stage.cluster, name="vision-ns", actor=None, now=stage.now)
+    (gang,) = pods_of(gpr, "vision-ns")
+
+    def cost() -> int:
+        work(stage, gpr, 2, lambda n: 50)
+        stage.after(LAG_S)
+        with CaptureQueriesContext(connection) as queries:
+            count(stage)
+        return len(queries)
+
+    tell(stage.cluster, gang, at=stage.now)
+    cost()
+    one = cost()
+    tell(stage.cluster, gone=[gang.uid], at=stage.now)
+    tell(stage.cluster, *(structs.replace(gang, gpus=(gpu,), gpu_count=1, uid=gpu, name=gpu, owners=()) for gpu in gang.gpus), at=stage.now)
+    cost()
+    assert cost() <= one + 1  # ten minutes may be rolled up, too
+    assert UsageDay.objects.values("workload").distinct().count() == 6
 
 
 def test_budgets_count_the_final_rows_and_the_rest_from_reservations(stage: Stage) -> None:
