@@ -16,7 +16,7 @@ from accounts.models import PlatformRole, User
 
 class Verb(StrEnum):
     SEE = "see"
-    INSPECT = "inspect"  # see also what is for operators: hardware ids, reasons, figures that are not rounded
+    INSPECT = "inspect"  # see also what is for operators: hardware ids, reasons, exact figures, what a change would end
     REQUEST = "request"  # file requests for GPUs in a workspace
     MANAGE = "manage"  # change a workspace's members, namespaces and templates
     CONNECT = "connect"  # get a kubeconfig of a workspace
@@ -90,6 +90,7 @@ def _any_of(*ways: Relation | frozenset[Relation]) -> Rule:
 _ADMIN: Final = _any_of(R.ADMIN)
 _ADMINS: Final = _any_of(R.ADMIN, R.PROJECT_ADMIN)
 _OVERSEERS: Final = _any_of(R.ADMIN, R.AUDITOR)
+_RUNNERS: Final = _any_of(R.ADMIN, R.AUDITOR, R.PROJECT_ADMIN)
 _MEMBERS: Final = _any_of(R.ADMIN, R.AUDITOR, R.PROJECT_ADMIN, R.VIEWER)
 _EDITORS: Final = _any_of(R.ADMIN, R.PROJECT_ADMIN, R.EDITOR)
 _OWNERS: Final = _any_of(R.ADMIN, R.PROJECT_ADMIN, R.OWNER)
@@ -107,9 +108,11 @@ TABLE: Final[Mapping[tuple[Verb, ObjectKind], Rule]] = {
     (Verb.INSPECT, ObjectKind.PLATFORM): _OVERSEERS,
     (Verb.SEE, ObjectKind.USER): _OVERSEERS,
     (Verb.SEE, ObjectKind.PROJECT): _MEMBERS,
+    (Verb.INSPECT, ObjectKind.PROJECT): _RUNNERS,
     (Verb.CHANGE, ObjectKind.PROJECT): _ADMINS,
     (Verb.SEE, ObjectKind.QUOTA): _MEMBERS,
     (Verb.SEE, ObjectKind.BUDGET): _MEMBERS,
+    (Verb.CHANGE, ObjectKind.BUDGET): _ADMIN,  # a project's; DECIDE of the workspace for a workspace's, as for policies
     (Verb.SEE, ObjectKind.USAGE): _MEMBERS,
     (Verb.SEE, ObjectKind.PRICE): _MEMBERS,
     (Verb.SEE, ObjectKind.POLICY): _MEMBERS,
@@ -120,6 +123,8 @@ TABLE: Final[Mapping[tuple[Verb, ObjectKind], Rule]] = {
     (Verb.CONNECT, ObjectKind.WORKSPACE): _any_of(R.VIEWER),
     (Verb.REQUEST, ObjectKind.WORKSPACE): _EDITORS,
     (Verb.MANAGE, ObjectKind.WORKSPACE): _OWNERS,
+    (Verb.INSPECT, ObjectKind.WORKSPACE): _RUNNERS,
+    (Verb.DECIDE, ObjectKind.WORKSPACE): _ADMINS,  # its policy, budgets, home and end, within what its project has
     (Verb.SEE, ObjectKind.WORKSPACE_REQUEST): _any_of(R.ADMIN, R.AUDITOR, R.CREATOR),
     (Verb.CHANGE, ObjectKind.WORKSPACE_REQUEST): _any_of(R.ADMIN, R.CREATOR),
     (Verb.DECIDE, ObjectKind.WORKSPACE_REQUEST): _ADMIN,

@@ -47,9 +47,15 @@ class OverPolicy(EgsError):
 
 
 class QueueFull(OverPolicy):
+    """`wait_s`: the time until one of those that wait starts, where the plan knows one."""
+
     status = 429
     code = "queue_full"
     title = "Too many requests of the workspace wait"
+
+    def __init__(self, detail: str, *, wait_s: float | None, **extra: Any) -> None:
+        super().__init__(detail, **extra)
+        self.headers = {} if wait_s is None else {"Retry-After": str(int(wait_s) + 1)}
 
 
 class TooManyTries(EgsError):

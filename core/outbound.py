@@ -142,6 +142,8 @@ def _read(chunks: Iterable[bytes], max_bytes: int) -> bytes:
 @lru_cache(maxsize=64)
 def _tls(ca_pem: str) -> ssl.SSLContext:
     """Raises ValueError or OSError for what is no certificate."""
+    if not ca_pem.isascii():
+        raise ValueError("PEM is ASCII")
     return ssl.create_default_context(cadata=ca_pem or None)
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from django import forms
 from django.db.models import Prefetch
-from django.http import QueryDict
 
 from accounts.models import PlatformRole
 from core.outbound import URL_MAX_CHARS
@@ -26,32 +24,31 @@ from observability.prometheus.services import SECRET_MAX_CHARS
 from observability.remediation.faults import ACTION_NAMES, DAY_S, REPAIRS, TRENDS, XID_ACTIONS
 from observability.remediation.models import TRIES_MAX, Mode
 from observability.remediation.policies import LIMIT_MAX, RemediationTerms
-from portal_shared.forms.fields import DURATION_HINT, IdleField, MomentField, NameField, PlainTextField, SpanField, UnseenNumber
+from portal_shared.forms.fields import DURATION_HINT, MomentField, NameField, PlainTextField, SpanField, UnseenNumber
+from portal_shared.forms.limit_forms import (
+    ALL_SHAPES,
+    GPUS_MAX,
+    NewBudgetForm,
+    OptionalReasonForm,
+    reason_field,
+    shape_choices,
+)
 from protocol.nodes.check_limits import IMAGES, LIMITS, Limit, amount
 from protocol.nodes.steps import OPTIONAL, ExitStep
-from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, AtLimit, Life, Period, Project, ProjectAdmin, Slice
-from slices.namespaces.naming import PATTERN, PATTERN_MUST
-from slices.policies.terms import PATTERNS_MAX, Term, Unit
-
-WHY_MAX_CHARS = 150
-GPUS_MAX = 2**31 - 1
-
-
-def _why(hint: str, *, required: bool) -> forms.CharField:
-    return PlainTextField(label="Reason", max_length=WHY_MAX_CHARS, required=required, help_text=hint)
+from slices.models import PRIORITY_DEFAULT, PRIORITY_MAX, PRIORITY_MIN, Life, Project, ProjectAdmin, Slice
 
 
 class DecisionForm(forms.Form):
     """`version` is that of the GPR that the administrator saw."""
 
     version = UnseenNumber(min_value=0)
-    why = _why("Recorded with your name.", required=False)
+    why = reason_field("Recorded with your name.", required=False)
 
 
 class VerdictForm(DecisionForm):
     """The owner reads the reason."""
 
-    why = _why("Recorded with your name, and shown to its owner.", required=True)
+    why = reason_field("Recorded with your name, and shown to its owner.", required=True)
 
 
 class PriorityForm(DecisionForm):
@@ -81,11 +78,7 @@ class PersonForm(PlatformRoleForm):
 
 
 class ReasonForm(forms.Form):
-    why = _why("Recorded with your name.", required=True)
-
-
-class OptionalReasonForm(forms.Form):
-    why = _why("Recorded with your name.", required=False)
+    why = reason_field("Recorded with your name.", required=True)
 
 
 class RepairForm(OptionalReasonForm):
@@ -202,79 +195,6 @@ class PrometheusForm(forms.Form):
         return {**there, "beyond_s": duration_exact(source.beyond_s)}
 
 
-class EndForm(forms.Form):
-    ends_at = MomentField(label="End", required=False, help_text="Empty: without end.")
-
-
-class CloseForm(OptionalReasonForm):
-    drain = forms.ChoiceField(label="What runs", choices=[("", "Runs to its end"), ("now", "Is ended now")], required=False)
-    field_order = ("drain", "why")
-
-    def clean_drain(self) -> bool:
-        return bool(self.cleaned_data["drain"])
-
-
-class InheritForm(OptionalReasonForm):
-    """`version` is that of the policy that the administrator saw."""
-
-    version = UnseenNumber(min_value=0)
-
-
-class TermForm(InheritForm):
-    field_order = ("version", "value", "why")
-
-    def __init__(self, data: QueryDict | None, *, term: Term, initial: dict[str, Any]) -> None:
-        value = initial["value"]
-        if term.unit == Unit.DURATION:
-            value = words.duration_exact(value) if value else "0 s"
-        elif term.unit == Unit.TIMEOUT:
-            value = IdleField.typed(value)
-        elif term.unit == Unit.PATTERNS:
-            value = ", ".join(value)
-        elif term.unit == Unit.FLAG:
-            value = "yes" if value else "no"
-        super().__init__(data, initial={**initial, "value": value})
-        self.fields["value"] = _value_field(term)
-        self.order_fields(self.field_order)
-        self._term = term
-
-    def clean_value(self) -> Any:
-        value = self.cleaned_data["value"]
-        if self._term.unit == Unit.FLAG:
-            return value == "yes"
-        if self._term.unit == Unit.PATTERNS:
-            return _patterns(value)
-        if self._term.unit in (Unit.DURATION, Unit.TIMEOUT) and not self._term.least <= value <= self._term.most:
-            least, most = words.duration_exact(self._term.least), words.duration_exact(self._term.most)
-            raise forms.ValidationError(f"Must be from {least or '0 s'} to {most}.")
-        return value
-
-
-def _value_field(term: Term) -> forms.Field:
-    match term.unit:
-        case Unit.DURATION:
-            return SpanField(label=term.label, help_text=DURATION_HINT)
-        case Unit.TIMEOUT:
-            return IdleField(label=term.label, help_text="As 2 h, or “never”.")
-        case Unit.FLAG:
-            return forms.ChoiceField(label=term.label, choices=[("yes", "Yes"), ("no", "No")])
-        case Unit.SHAPES:
-            choices = [(shape, shape) for shape in sorted(shapes_known())]
-            return forms.MultipleChoiceField(label=term.label, choices=choices, required=False, help_text="None chosen: all.")
-        case Unit.PATTERNS:
-            return PlainTextField(
-                label=term.label, required=False, max_length=2_000, help_text="Separated by commas, e.g. vision, vision-*."
-            )
-    return forms.IntegerField(label=term.label, min_value=term.least, max_value=term.most)
-
-
-def _patterns(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if len(names) > PATTERNS_MAX or not all(re.fullmatch(PATTERN, name) for name in names):
-        raise forms.ValidationError(PATTERN_MUST)
-    return names
-
-
 class QuotaTermsForm(OptionalReasonForm):
     guaranteed_gpus = forms.IntegerField(
         label="Guaranteed GPUs", min_value=0, max_value=GPUS_MAX, initial=0, help_text="GPUs of this shape."
@@ -302,7 +222,8 @@ class OwnedForm(forms.Form):
             whole = (str(project.pk), f"{project.name}, the whole project")
             groups[project.name] = [whole, *((str(slice_.pk), slice_.name) for slice_ in slices)]
         self.fields["owner"].choices = [("", "Choose a project or a workspace"), *groups.items()]  # type: ignore[attr-defined]
-        self.fields["shape"].choices = [(shape, shape) for shape in sorted(shapes_known())]  # type: ignore[attr-defined]
+        shapes = self.fields["shape"]
+        shapes.choices = [*([] if shapes.required else [ALL_SHAPES]), *shape_choices()]  # type: ignore[attr-defined]
 
     def clean_owner(self) -> Project | Slice:
         return self._owners[self.cleaned_data["owner"]]
@@ -312,22 +233,9 @@ class QuotaForm(OwnedForm, QuotaTermsForm):
     pass
 
 
-class BudgetTermsForm(OptionalReasonForm):
-    gpu_hours = forms.IntegerField(label="GPU-hours", min_value=1, max_value=GPUS_MAX, help_text="The most in each period.")
-    starts_at = MomentField(label="From", required=False, help_text="Only for a range of dates.")
-    ends_at = MomentField(label="To", required=False, help_text="Only for a range of dates.")
-    at_limit = forms.ChoiceField(label="Beyond it", choices=AtLimit.choices, help_text="The fate of a request that does not fit.")
-    field_order = ("owner", "shape", "period", "gpu_hours", "starts_at", "ends_at", "at_limit", "why")
-
-
-class BudgetForm(OwnedForm, BudgetTermsForm):
+class BudgetForm(OwnedForm, NewBudgetForm):
     shape = forms.ChoiceField(label="Shape", required=False)
-    period = forms.ChoiceField(label="Period", choices=Period.choices)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        shapes = self.fields["shape"]
-        shapes.choices = [("", "GPUs of all shapes"), *shapes.choices]  # type: ignore[attr-defined]
+    field_order = ("owner", *NewBudgetForm.field_order)
 
 
 class PriceForm(forms.Form):
@@ -337,7 +245,7 @@ class PriceForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["shape"].choices = [(shape, shape) for shape in sorted(shapes_known())]  # type: ignore[attr-defined]
+        self.fields["shape"].choices = shape_choices()  # type: ignore[attr-defined]
 
 
 class ForceReleaseForm(ReasonForm):

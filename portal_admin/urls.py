@@ -1,27 +1,14 @@
 from __future__ import annotations
 
-from typing import Final
-
 from django.urls import URLPattern, path
 
-from portal_admin.pages.nav import admin_shell
+from portal_admin.pages.nav import PORTAL
 from portal_admin.views import audit
 from portal_admin.views.fleet import checks, clusters, inventory, maintenance, remediation, supplies
 from portal_admin.views.plan import actions, defragmentation, evictions, promises, queue, schedule
 from portal_admin.views.tenants import budgets, people, policies, projects, quotas, templates, usage, workspace_requests
-from portal_shared.access import admin_only
-from portal_shared.parts.portals import Portal
 from portal_shared.paths import shared_paths
 from slices.models import Life
-
-PORTAL: Final = Portal(
-    "admin",
-    prefix="admin-",
-    request_page="admin-inspect",
-    is_admin=True,
-    shell_of=lambda request, nav: admin_shell(request, page=nav),
-    guard=admin_only,
-)
 
 urlpatterns: list[URLPattern] = [
     *shared_paths(PORTAL),
@@ -82,12 +69,8 @@ urlpatterns: list[URLPattern] = [
     path("usage/prices/<uuid:pk>/delete/", usage.delete_price, name="admin-price-delete"),
     path("budgets/", budgets.budgets, name="admin-budgets"),
     path("budgets/create/", budgets.create, name="admin-budget-create"),
-    path("budgets/<uuid:pk>/", budgets.change, name="admin-budget"),
-    path("budgets/<uuid:pk>/delete/", budgets.delete, name="admin-budget-delete"),
     path("policies/", policies.policies, name="admin-policies"),
     path("policies/<uuid:pk>/", policies.policy, name="admin-policy"),
-    path("policies/<uuid:pk>/<str:term>/", policies.change, name="admin-policy-change"),
-    path("policies/<uuid:pk>/<str:term>/inherit/", policies.inherit, name="admin-policy-inherit"),
     path("quotas/", quotas.quotas, name="admin-quotas"),
     path("quotas/create/", quotas.create, name="admin-quota-create"),
     path("quotas/<uuid:pk>/", quotas.change, name="admin-quota"),
@@ -103,10 +86,7 @@ urlpatterns: list[URLPattern] = [
     path("projects/<uuid:pk>/archive/", projects.close_project, {"to": Life.ARCHIVED}, name="admin-project-archive"),
     path("projects/<uuid:pk>/remove/", projects.close_project, {"to": Life.REMOVED}, name="admin-project-remove"),
     path("projects/<uuid:pk>/restore/", projects.restore_project, name="admin-project-restore"),
-    path("projects/workspaces/<uuid:pk>/archive/", projects.close_slice, {"to": Life.ARCHIVED}, name="admin-slice-archive"),
-    path("projects/workspaces/<uuid:pk>/remove/", projects.close_slice, {"to": Life.REMOVED}, name="admin-slice-remove"),
     path("projects/workspaces/<uuid:pk>/restore/", projects.restore_slice, name="admin-slice-restore"),
-    path("projects/workspaces/<uuid:pk>/end/", projects.set_slice_end, name="admin-slice-end"),
     path("projects/<uuid:pk>/end/", projects.set_project_end, name="admin-project-end"),
     path("people/", people.people, name="admin-people"),
     path("people/add/", people.add, name="admin-person-add"),

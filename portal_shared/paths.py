@@ -16,11 +16,13 @@ from portal_shared.parts.alerts.listing import alerts_csv
 from portal_shared.parts.fleet_map import render_map
 from portal_shared.parts.gpu_courses import render_comparison, render_gpu
 from portal_shared.parts.gpus import gpus_csv, render_table
+from portal_shared.parts.limits import budgets, endings, policies
 from portal_shared.parts.portals import Portal
 from portal_shared.parts.usage import render_usage, usage_csv
 from portal_shared.parts.workloads.detail import render_workload
 from portal_shared.parts.workloads.listing import render_workloads, workloads_csv
 from portal_shared.parts.workloads.pods import render_pods
+from slices.models import Life
 
 SharedView = Callable[..., HttpResponseBase]
 
@@ -38,9 +40,9 @@ def shared_paths(portal: Portal) -> list[URLPattern]:
     def page(route: str, view: SharedView, name: str) -> URLPattern:
         return path(route, require_GET(portal.guard(of_portal(view))), name=f"{portal.prefix}{name}")
 
-    def question(route: str, view: SharedView, name: str) -> URLPattern:
+    def question(route: str, view: SharedView, name: str, **given: Any) -> URLPattern:
         guarded = portal.guard(needs_write(of_portal(view)))
-        return path(route, require_http_methods(["GET", "POST"])(guarded), name=f"{portal.prefix}{name}")
+        return path(route, require_http_methods(["GET", "POST"])(guarded), given, name=f"{portal.prefix}{name}")
 
     return [
         page("gpus/", render_table, "gpus"),
@@ -65,4 +67,12 @@ def shared_paths(portal: Portal) -> list[URLPattern]:
         question("alert-rules/<uuid:pk>/delete/", alerts.delete_rule, "alert-rule-delete"),
         question("alert-silences/new/", alerts.create_silence, "alert-silence-create"),
         question("alert-silences/<uuid:pk>/end/", alerts.end_silence, "alert-silence-end"),
+        question("policies/<uuid:pk>/<str:term>/", policies.change_term, "policy-change"),
+        question("policies/<uuid:pk>/<str:term>/inherit/", policies.inherit_term, "policy-inherit"),
+        question("budgets/<uuid:pk>/", budgets.change, "budget"),
+        question("budgets/<uuid:pk>/delete/", budgets.delete, "budget-delete"),
+        question("projects/workspaces/<uuid:pk>/budgets/new/", budgets.give, "slice-budget-create"),
+        question("projects/workspaces/<uuid:pk>/archive/", endings.close_slice, "slice-archive", to=Life.ARCHIVED),
+        question("projects/workspaces/<uuid:pk>/remove/", endings.close_slice, "slice-remove", to=Life.REMOVED),
+        question("projects/workspaces/<uuid:pk>/end/", endings.set_slice_end, "slice-end"),
     ]

@@ -30,7 +30,7 @@ from slices.models import Life, Membership, Project, Role, Slice
 from slices.policies.fields import PolicyTerms, split_terms
 from slices.policies.services import policy_change, policy_of
 from slices.policies.terms import TERMS
-from slices.selectors import own_memberships, projects_visible_to, slice_for, slices_visible_to
+from slices.selectors import own_memberships, projects_visible_to, slice_for, slice_run_by, slices_visible_to
 from slices.services import (
     member_remove,
     project_create,
@@ -160,7 +160,7 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
     lookup_url_kwarg = "ref"
 
     def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action in {"create", "partial_update"} else super().get_permissions()
+        return [IsAdmin()] if self.action == "create" else super().get_permissions()
 
     def get_queryset(self) -> QuerySet[Slice]:
         own = Prefetch("memberships", queryset=Membership.objects.filter(user=actor_of(self.request)), to_attr="own_memberships")
@@ -179,8 +179,11 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
 
     @extend_schema(request=SliceChange)
     def partial_update(self, request: Request, ref: str) -> Response:
-        """Change the policy and the clusters, for requests from now on."""
-        actor, slice_ = actor_of(request), self.get_object()
+        """Change the policy, the clusters, the home and the end, for requests from now on.
+
+        An administrator of its project narrows what the project and the platform allow, and adds no cluster.
+        """
+        actor, slice_ = actor_of(request), slice_run_by(actor_of(request), ref)
         terms, data = split_terms(self.body(SliceChange))
         references, homes = data.pop("clusters", None), [data.pop("home")] if "home" in data else []
         ends = [data.pop("ends_at")] if "ends_at" in data else []
@@ -189,6 +192,8 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
                 policy_change(policy=policy_of(slice_), terms=terms, actor=actor, now=self.now)
             if references is not None:
                 clusters = [cluster_for(actor, reference) for reference in references]
+                if not (is_platform_admin(actor) or set(clusters) <= set(slice_.clusters.all())):
+                    raise NotAllowed(IsAdmin.message)
                 slice_set_clusters(slice_=slice_, clusters=clusters, actor=actor, now=self.now)
             for home in homes:
                 slice_set_home(slice_=slice_, home=cluster_for(actor, home) if home else None, actor=actor, now=self.now)

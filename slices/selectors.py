@@ -9,14 +9,15 @@ from django.db.models.functions import Coalesce
 from accounts.models import User
 from accounts.policy import ObjectKind, Relation, Verb, least_role, may, may_all, visible_rows
 from core.errors import Conflict, NotAllowed, NotFound
-from core.rest.references import id_of, one_by_id
+from core.rest.references import id_of, one_by_id, one_by_reference
 from core.written_sql import IdParam, TextParam, WrittenQuery
 from inventory.models import Cluster
 from protocol.cluster_names import ACCOUNTS, account_of
-from slices.models import Budget, Kubeconfig, Life, Membership, Project, ProjectAdmin, Quota, Role, Slice
+from slices.models import Budget, Kubeconfig, Life, Membership, Policy, Project, ProjectAdmin, Quota, Role, Slice
 
 # By project; the project's own quota comes before those of its workspaces. Needs the annotations of quotas_visible_to.
 QUOTA_ORDER = ("tenant_name", "workspace_name", "shape", "id")
+RUN_BY = "Only an administrator of its project or of the platform may do this; the latter with a token of the scope admin."
 # Each role includes the smaller ones.
 RELATIONS_OF: dict[str, frozenset[Relation]] = {
     Role.VIEWER: frozenset({Relation.VIEWER}),
@@ -108,6 +109,26 @@ def slice_for(actor: User, reference: str | UUID, *, verb: Verb = Verb.SEE) -> S
     return slice_
 
 
+def slice_run_by(actor: User, reference: str | UUID, *, verb: Verb = Verb.DECIDE) -> Slice:
+    """Raises NotFound when the actor may not see it, NotAllowed for who does not run its project."""
+    slice_ = slice_for(actor, reference)
+    refuse_others(actor, slice_, verb)
+    return slice_
+
+
+def project_run_by(actor: User, reference: str | UUID) -> Project:
+    """Raises NotFound, or NotAllowed for who does not run it."""
+    project = one_by_reference(projects_visible_to(actor), reference, what="project")
+    refuse_others(actor, project, Verb.INSPECT)
+    return project
+
+
+def refuse_others(actor: User, owner: Project | Slice, verb: Verb) -> None:
+    """Raises NotAllowed."""
+    if not may(actor, verb, owner):
+        raise NotAllowed(RUN_BY)
+
+
 def _slice_seen(actor: User, reference: str | UUID) -> Slice | None:
     by_id, by_name = (_BY_ID, _BY_NAME) if may_all(actor, Verb.SEE, ObjectKind.WORKSPACE) else (_OWN_BY_ID, _OWN_BY_NAME)
     if id_ := id_of(reference):
@@ -184,6 +205,21 @@ def budgets_visible_to(actor: User) -> QuerySet[Budget]:
 
 def budget_for(actor: User, budget_id: str | UUID) -> Budget:
     return one_by_id(budgets_visible_to(actor), budget_id, what="budget")
+
+
+def budget_decided_by(actor: User, budget_id: str | UUID) -> Budget:
+    """Raises NotFound or NotAllowed."""
+    budget = budget_for(actor, budget_id)
+    refuse_undecided(actor, budget)
+    return budget
+
+
+def refuse_undecided(actor: User, limits: Budget | Policy) -> None:
+    """A workspace's limits are for who runs its project, all others for administrators of the platform. Raises NotAllowed."""
+    if limits.slice is not None:
+        refuse_others(actor, limits.slice, Verb.DECIDE)
+    elif not may(actor, Verb.CHANGE, limits):
+        raise NotAllowed("Only an administrator of the platform may do this, with a token of the scope admin.")
 
 
 def budgets_of(slice_: Slice) -> QuerySet[Budget]:

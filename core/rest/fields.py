@@ -19,6 +19,7 @@ from protocol.manifests.text import quoted
 
 # The largest integer that every JSON parser reads exactly.
 NUMBER_MAX = 2**53 - 1
+COUNT = {"type": "integer", "minimum": 0, "maximum": NUMBER_MAX}  # as a parameter of a URL
 ECHO_MAX_CHARS = 60
 _DIGITS = re.compile(r"-?[0-9]{1,40}\Z", re.ASCII)
 
@@ -112,7 +113,7 @@ class Text(Verbatim):
 
     def to_internal_value(self, data: Any) -> str:
         text = super().to_internal_value(data)
-        if fault := text_fault(text):
+        if fault := text_fault(data):
             raise serializers.ValidationError(fault)
         return text
 

@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 from django.http import QueryDict
 from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema_field
+from drf_spectacular.utils import OpenApiParameter, extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -27,17 +27,33 @@ PARAMETER_MAX_CHARS = 500  # of all values of one parameter in a URL
 
 def check_parameters(view: Any, request: Request) -> None:
     """Raises ValidationError for unknown and for too long parameters."""
-    faults = {}
-    filterset_class = getattr(view, "filterset_class", None)
-    known = {CURSOR, PAGE_SIZE, *(filterset_class.base_filters if filterset_class else ())}
+    if not request.query_params:
+        return
+    faults, known = {}, _declared(view)
+    if view.action == "list":
+        filterset_class = getattr(view, "filterset_class", None)
+        known |= {CURSOR, PAGE_SIZE, *(filterset_class.base_filters if filterset_class else ())}
     for name, values in request.query_params.lists():
         most = CURSOR_MAX_CHARS if name == CURSOR else PARAMETER_MAX_CHARS
         if sum(map(len, values)) > most:
             faults[name[:60]] = [f"Must have {most} characters at most."]
-        elif view.action == "list" and name not in known:
-            faults[name[:60]] = ["There is no such filter here."]
+        elif name not in known:
+            faults[name[:60]] = ["There is no such filter here." if view.action == "list" else "There is no such parameter here."]
     if faults:
         raise ValidationError(faults)
+
+
+def _declared(view: Any) -> set[str]:
+    """The query parameters that `extend_schema` gives the action, or none for a method that the view does not have."""
+    schema_class = getattr(getattr(view, view.action or "", None), "kwargs", {}).get("schema")
+    if schema_class is None:
+        return set()
+    schema = schema_class()
+    schema.view, schema.method = view, view.request.method
+    names: set[str] = set()
+    for each in schema.get_override_parameters():
+        names |= {each.name} if isinstance(each, OpenApiParameter) else set(each().fields)
+    return names
 
 
 class GivenFilters(filters.DjangoFilterBackend):
@@ -96,6 +112,7 @@ class Whole(filters.NumberFilter):
 
     def __init__(self, *args: Any, least: int, most: int, **kwargs: Any) -> None:
         super().__init__(*args, min_value=least, max_value=most, **kwargs)
+        extend_schema_field({"type": "integer", "minimum": least, "maximum": most})(self)
 
     def get_max_validator(self) -> None:
         """The field checks the limit."""

@@ -97,7 +97,7 @@ class CreatedPagination(BasePagination):
         }
 
     def get_schema_operation_parameters(self, view: APIView) -> list[dict[str, Any]]:
-        cursor = {"type": "string", "maxLength": CURSOR_MAX_CHARS}
+        cursor = {"type": "string", "pattern": "^[A-Za-z0-9_-]+=*$", "maxLength": CURSOR_MAX_CHARS}
         size = {"type": "integer", "minimum": 1, "maximum": PAGE_SIZE_MAX, "default": api_settings.PAGE_SIZE}
         return [
             {"name": CURSOR, "in": "query", "required": False, "description": "From `next` or `previous`.", "schema": cursor},

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from django.db import transaction
 from django.utils.http import parse_etags
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -23,7 +22,7 @@ from core.errors import InvalidInput, StaleState
 DIGEST_CHARS: Final = 32
 IF_MATCH: Final = OpenApiParameter(
     "If-Match",
-    OpenApiTypes.STR,
+    {"type": "string", "pattern": r'^(\*|(W/)?"[^"]*"(, (W/)?"[^"]*")*)$'},
     OpenApiParameter.HEADER,
     description="The header `ETag` of the answer that you read. The object is changed only if nobody has changed it since; otherwise "
     "the answer is 409 `stale_version`.",
@@ -58,14 +57,18 @@ def change_if_unchanged(
     **kwargs: Any,
 ) -> Response:
     """Raises StaleState, or InvalidInput for a header that holds no ETag."""
-    wanted = parse_etags(request.headers["If-Match"].strip())
+    _lock_row(view, view.retrieve(request, *args, **kwargs).data)  # type: ignore[attr-defined]
+    refuse_stale(request, etag_of(body, view.retrieve(request, *args, **kwargs).data))  # type: ignore[attr-defined]
+    return handler(request, *args, **kwargs)
+
+
+def refuse_stale(request: Request, present: str) -> None:
+    """Raises StaleState, or InvalidInput for a header that holds no ETag."""
+    wanted = parse_etags(request.headers.get("If-Match", "*").strip())
     if not wanted:
         raise InvalidInput({"If-Match": ['Send the ETag that you read, in its quotes, as "1".']})
-    _lock_row(view, view.retrieve(request, *args, **kwargs).data)  # type: ignore[attr-defined]
-    present = etag_of(body, view.retrieve(request, *args, **kwargs).data)  # type: ignore[attr-defined]
     if wanted != ["*"] and present not in wanted:
         raise StaleState("Somebody has changed it since you read it. Read it again, then send your change with the new ETag.")
-    return handler(request, *args, **kwargs)
 
 
 def _lock_row(view: GenericViewSet[Any], answer: Any) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import build_parameter_type, force_instance
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, inline_serializer
 from rest_framework import serializers
 
 from core.rest.deprecations import mark_deprecated, operation_key
+from core.rest.fields import NUMBER_MAX, StrictSerializer, Text, WholeNumber
 from core.rest.filters import PARAMETER_MAX_CHARS
 from core.rest.preconditions import IF_MATCH, takes_if_match
 
@@ -31,7 +31,7 @@ Problem = inline_serializer(
 )
 IDEMPOTENCY_KEY = OpenApiParameter(
     "Idempotency-Key",
-    OpenApiTypes.STR,
+    {"type": "string", "pattern": "^[ -~]{1,255}$"},
     OpenApiParameter.HEADER,
     description="A request with the same key and body is carried out once. A repetition returns the present object with the header "
     "`Idempotency-Replayed: true`, or 410 if the object no longer exists.",
@@ -41,6 +41,24 @@ IDEMPOTENCY_KEY = OpenApiParameter(
 def takes_key(view: Any) -> bool:
     """Tell whether a POST to this action takes an Idempotency-Key."""
     return view.action is not None and view.action not in {*view.read_actions, *view.keyless_actions}
+
+
+LINE: Final = "line"  # a format: one line, without control or invisible characters
+STORABLE: Final = r"^[^\x00]*$"  # a text that PostgreSQL takes
+
+
+def _bounds_of(field: Any) -> dict[str, Any]:
+    """What the field's class refuses beyond what drf-spectacular tells of it."""
+    match field:
+        case Text():
+            return {"format": LINE}
+        case serializers.CharField():
+            return {"pattern": STORABLE}
+        case WholeNumber():
+            return {"minimum": -NUMBER_MAX, "maximum": NUMBER_MAX}
+        case serializers.ListField(allow_empty=False):
+            return {"minItems": 1}
+    return {}
 
 
 class ApiSchema(AutoSchema):
@@ -65,7 +83,7 @@ class ApiSchema(AutoSchema):
         parameters: list[dict[str, Any]] = super()._get_parameters()
         for parameter in parameters:
             if parameter["in"] == "query" and parameter["schema"].get("type") == "string":
-                parameter["schema"].setdefault("maxLength", PARAMETER_MAX_CHARS)
+                parameter["schema"] = {"maxLength": PARAMETER_MAX_CHARS, "pattern": STORABLE, **parameter["schema"]}
         return [mark_deprecated(f"{operation_key(self.view)}?{parameter['name']}", parameter) for parameter in parameters]
 
     def _map_basic_serializer(self, serializer: Any, direction: Any) -> dict[str, Any]:
@@ -73,6 +91,17 @@ class ApiSchema(AutoSchema):
         name = type(force_instance(serializer)).__name__  # type: ignore[no-untyped-call]
         fields = {field: mark_deprecated(f"{name}.{field}", each) for field, each in schema.get("properties", {}).items()}
         return {**schema, "properties": fields} if fields else schema
+
+    def _map_serializer(self, serializer: Any, direction: Any, bypass_extensions: bool = False) -> dict[str, Any]:
+        schema: dict[str, Any] = super()._map_serializer(serializer, direction, bypass_extensions)  # type: ignore[no-untyped-call]
+        is_strict = isinstance(force_instance(serializer), StrictSerializer)  # type: ignore[no-untyped-call]
+        return {**schema, "additionalProperties": False} if is_strict else schema
+
+    def _insert_field_validators(self, field: Any, schema: dict[str, Any]) -> None:
+        super()._insert_field_validators(field, schema)  # type: ignore[no-untyped-call]
+        if isinstance(field.root, StrictSerializer):
+            for name, bound in _bounds_of(field).items():
+                schema.setdefault(name, bound)
 
     def _resolve_path_parameters(self, variables: list[str]) -> list[dict[str, Any]]:
         return [self._path_parameter(variable) for variable in variables]

@@ -13,9 +13,10 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.models import Scope, User
-from core.rest.fields import Text, WholeNumber
+from core.rest.fields import Text, ToldNumber
 from core.rest.output import ModelOutputSerializer
 from core.rest.views import ApiViewSet
+from gpr.bookings.recurrence import OCCURRENCES_MAX
 from gpr.bookings.services import SeriesTerms, series_cancel, series_create
 from gpr.models import BookingOccurrence, BookingSeries, GprState, RepeatRule
 from gpr.requests.filters import BookingSeriesFilter
@@ -37,7 +38,7 @@ class BookingSeriesCreate(GprCreate):
     rule = serializers.ChoiceField(choices=RepeatRule.choices)
     zone = Text(max_length=64, default="UTC", help_text="The time zone, e.g. Europe/Berlin. Every booking starts at the same local time.")
     until_at = serializers.DateTimeField(required=False, allow_null=True, help_text="No booking starts later. Give this or `count`.")
-    count = WholeNumber(required=False, allow_null=True, help_text="The number of bookings, 200 at most.")
+    count = ToldNumber(bounds=(1, OCCURRENCES_MAX), required=False, allow_null=True, help_text="The number of bookings, 200 at most.")
 
 
 class OccurrenceSerializer(ModelOutputSerializer[BookingOccurrence]):

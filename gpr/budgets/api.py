@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +11,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.permissions import IsAdmin
 from core.rest.fields import Reference, Text, WholeNumber
 from core.rest.output import OutputSerializer
 from core.rest.views import ApiViewSet
@@ -20,8 +18,8 @@ from gpr.budgets.selectors import budget_uses
 from gpr.quotas.api import COUNT_MAX, WHY, QuotaPagination, Reasoned, owner_of, reason_of
 from gpr.requests.filters import BudgetFilter
 from slices.budgets.services import BudgetChange, budget_change, budget_create, budget_delete
-from slices.models import AtLimit, Budget, Period
-from slices.selectors import budget_for, budgets_visible_to
+from slices.models import AtLimit, Budget, Period, Project
+from slices.selectors import budget_decided_by, budget_for, budgets_visible_to, refuse_undecided
 
 TERMS = ("gpu_hours", "starts_at", "ends_at", "at_limit")
 
@@ -71,9 +69,6 @@ class BudgetViewSet(ApiViewSet[Any]):
     filterset_class = BudgetFilter
     pagination_class = QuotaPagination
 
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action in {"create", "partial_update", "destroy"} else super().get_permissions()
-
     def list(self, request: Request) -> Response:
         """List budgets with their use. A member sees those of his slices and of their projects."""
         rows = self.paginate_queryset(self.filter_queryset(budgets_visible_to(actor_of(request)))) or []
@@ -88,6 +83,7 @@ class BudgetViewSet(ApiViewSet[Any]):
         data, actor = self.body(BudgetCreate), actor_of(request)
         change, why = _change_of(data)
         owner, shape = owner_of(data, actor), data.get("shape", "")
+        refuse_undecided(actor, Budget(project=owner) if isinstance(owner, Project) else Budget(slice=owner))
         made = budget_create(owner=owner, shape=shape, period=data["period"], change=change, actor=actor, now=self.now, why=why)
         return self._answer(made.pk, status=status.HTTP_201_CREATED)
 
@@ -96,13 +92,13 @@ class BudgetViewSet(ApiViewSet[Any]):
         """Change the budget. A budget that is smaller than its use ends nothing."""
         change, why = _change_of(self.body(BudgetTerms))
         actor = actor_of(request)
-        budget_change(budget=budget_for(actor, pk), change=change, actor=actor, now=self.now, why=why)
+        budget_change(budget=budget_decided_by(actor, pk), change=change, actor=actor, now=self.now, why=why)
         return self._answer(pk)
 
     @extend_schema(parameters=[WHY], responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         actor, why = actor_of(request), reason_of(request)
-        budget_delete(budget=budget_for(actor, pk), actor=actor, now=self.now, why=why)
+        budget_delete(budget=budget_decided_by(actor, pk), actor=actor, now=self.now, why=why)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _answer(self, pk: str | UUID, **kwargs: Any) -> Response:

@@ -10,13 +10,14 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
+from accounts.policy import Verb
 from core.rest.fields import Flag, Nothing, StrictSerializer, Text
 from core.rest.references import one_by_reference
 from core.rest.views import ApiViewSet
 from gpr.closing.selectors import endings_of
 from slices.closing.services import project_close, project_restore, slice_close, slice_restore
 from slices.models import Life, Project, Slice
-from slices.selectors import projects_visible_to, slice_for
+from slices.selectors import project_run_by, projects_visible_to, slice_for, slice_run_by
 
 
 class EndingSerializer(serializers.Serializer[Any]):
@@ -55,9 +56,6 @@ class ClosingViewSet(ApiViewSet[Any]):
     serializer_class = ClosingSerializer
     keyless_actions: ClassVar[tuple[str, ...]] = ("archive", "remove", "restore")  # a repetition changes nothing, or is refused
 
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action else super().get_permissions()
-
     def answer(self, owner: Project | Slice) -> Response:
         names = ("life", "closed_at", "is_drained", "settled_at")
         return Response(ClosingSerializer({**{name: getattr(owner, name) for name in names}, "ends": endings_of(owner)}).data)
@@ -70,9 +68,12 @@ class ClosingViewSet(ApiViewSet[Any]):
 class SliceClosingViewSet(ClosingViewSet):
     queryset = Slice.objects.none()
 
+    def get_permissions(self) -> Sequence[Any]:
+        return [IsAdmin()] if self.action == "restore" else super().get_permissions()
+
     def retrieve(self, request: Request, slice: str) -> Response:
         """Tells what archiving or removing the workspace would end, and how far it is."""
-        return self.answer(slice_for(actor_of(request), slice))
+        return self.answer(slice_run_by(actor_of(request), slice, verb=Verb.INSPECT))
 
     @extend_schema(request=ClosingTerms, responses={200: ClosingSerializer})
     def archive(self, request: Request, slice: str) -> Response:
@@ -93,7 +94,7 @@ class SliceClosingViewSet(ClosingViewSet):
         return self.answer(found)
 
     def _close(self, reference: str, to: Life) -> Response:
-        found = slice_for(actor_of(self.request), reference)
+        found = slice_run_by(actor_of(self.request), reference)
         slice_close(slice_=found, to=to, **self.terms())
         return self.answer(found)
 
@@ -101,9 +102,12 @@ class SliceClosingViewSet(ClosingViewSet):
 class ProjectClosingViewSet(ClosingViewSet):
     queryset = Project.objects.none()
 
+    def get_permissions(self) -> Sequence[Any]:
+        return super().get_permissions() if self.action in {"retrieve", None} else [IsAdmin()]
+
     def retrieve(self, request: Request, project: str) -> Response:
         """Tells what archiving or removing the project and its workspaces would end, and how far it is."""
-        return self.answer(self._project(project))
+        return self.answer(project_run_by(actor_of(request), project))
 
     @extend_schema(request=ClosingTerms, responses={200: ClosingSerializer})
     def archive(self, request: Request, project: str) -> Response:

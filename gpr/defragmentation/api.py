@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
 from accounts.policy import Verb
-from core.rest.fields import Reference, StrictSerializer, Text, WholeNumber
+from core.rest.fields import Reference, StrictSerializer, Text, ToldNumber
 from core.rest.output import OutputSerializer
 from core.rest.references import one_by_id
 from core.rest.views import ApiViewSet
@@ -25,6 +25,7 @@ from gpr.evictions.api import EvictionSerializer
 from gpr.models import Eviction
 from gpr.requests.inputs import WHY_MAX_CHARS, Duration
 from gpr.requests.selectors import evictions_visible_to, gpr_for
+from gpr.requests.spec import BOUNDS
 from inventory.selectors import cluster_for
 from slices.models import PRIORITY_DEFAULT
 
@@ -33,12 +34,12 @@ class RoomQuestion(StrictSerializer):
     """A booking that nobody has filed yet."""
 
     shape = Text(help_text="The GPU shape, e.g. H100-80GB.")
-    nodes = WholeNumber()
-    gpus_per_node = WholeNumber(required=False, allow_null=True, help_text="Null: whole nodes.")
+    nodes = ToldNumber(bounds=BOUNDS["nodes"])
+    gpus_per_node = ToldNumber(bounds=BOUNDS["gpus_per_node"], required=False, allow_null=True, help_text="Null: whole nodes.")
     starts_at = serializers.DateTimeField()
     duration_s = Duration()
     cluster = Reference(required=False, help_text="Default: any cluster.")
-    priority = WholeNumber(default=PRIORITY_DEFAULT, help_text="Requests of a higher priority are not moved.")
+    priority = ToldNumber(bounds=BOUNDS["priority"], default=PRIORITY_DEFAULT, help_text="Requests of a higher priority are not moved.")
 
 
 class Agreement(StrictSerializer):

@@ -8,7 +8,6 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status
 from rest_framework.decorators import action
@@ -19,7 +18,7 @@ from accounts.authentication import actor_of
 from accounts.models import Scope
 from accounts.policy import Verb
 from core.errors import InvalidInput
-from core.rest.fields import Flag, FreeForm, Id, Nothing, StrictSerializer, Text, Verbatim, WholeNumber, whole_number
+from core.rest.fields import COUNT, Flag, FreeForm, Id, Nothing, StrictSerializer, Text, ToldNumber, Verbatim, whole_number
 from core.rest.filters import ReferenceFilter, Words, YesNo
 from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.views import ApiViewSet
@@ -28,9 +27,9 @@ from gpr.jobs.logs import LogPart, log_read
 from gpr.jobs.manifest_text import objects_of_text
 from gpr.jobs.selectors import OVER, job_for, jobs_visible_to, notebooks_visible_to
 from gpr.jobs.services import NotebookAccess, job_cancel, job_create, job_start_in, notebook_open
-from gpr.jobs.spec import FIELDS, WORDS_MAX, JobSpec
+from gpr.jobs.spec import FIELDS, USER_ID_MAX, WORDS_MAX, JobSpec
 from gpr.models import GprState, Job, JobOutcome, JobState
-from gpr.models.jobs import PHASES, USER_ID_DEFAULT
+from gpr.models.jobs import PHASES, RETRIES_MAX, USER_ID_DEFAULT
 from gpr.requests.inputs import GprCreate, spec_of_create
 from gpr.requests.selectors import gpr_for
 from protocol.manifests.objects import MANIFEST_KINDS
@@ -76,8 +75,12 @@ class ContainerFields(StrictSerializer):
     secrets = Strings(required=False, help_text="Secrets of the namespace whose values it gets as variables.")
     volumes = Texts(required=False, help_text="By PersistentVolumeClaim of the namespace: the path where it is mounted.")
     pull_secret = Text(required=False, allow_blank=True, help_text="The Secret of the namespace with which the image is pulled.")
-    user_id = WholeNumber(required=False, help_text=f"The user of its processes, never root. Default: {USER_ID_DEFAULT}.")
-    retries = WholeNumber(required=False, help_text="Number of restarts after a failure. Evictions do not count. Default: 0.")
+    user_id = ToldNumber(
+        bounds=(1, USER_ID_MAX), required=False, help_text=f"The user of its processes, never root. Default: {USER_ID_DEFAULT}."
+    )
+    retries = ToldNumber(
+        bounds=(0, RETRIES_MAX), required=False, help_text="Number of restarts after a failure. Evictions do not count. Default: 0."
+    )
     checkpoint = Strings(required=False, help_text="A command that runs in each pod before it is ended.")
     namespace = Text(required=False, allow_blank=True, help_text="Empty: the first of the workspace in the cluster.")
 
@@ -201,8 +204,8 @@ class BoxWorkViewSet(mixins.ListModelMixin, ApiViewSet[Job]):
 
     @extend_schema(
         parameters=[
-            OpenApiParameter("rank", OpenApiTypes.INT, description="The pod, by its index. Default: 0."),
-            OpenApiParameter("since", OpenApiTypes.INT, description="`next` of an earlier answer. Default: 0."),
+            OpenApiParameter("rank", COUNT, description="The pod, by its index. Default: 0."),
+            OpenApiParameter("since", COUNT, description="`next` of an earlier answer. Default: 0."),
         ],
         responses={200: LogSerializer},
     )

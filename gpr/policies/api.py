@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.permissions import IsAdmin
+from accounts.policy import is_overseer
 from core.rest.fields import Text, WholeNumber
 from core.rest.filters import ReferenceFilter, Words
 from core.rest.output import ModelOutputSerializer, OutputSerializer
@@ -28,8 +28,17 @@ from gpr.requests.inputs import VERSION_HELP, WHY_MAX_CHARS
 from gpr.requests.selectors import gprs_visible_to
 from slices.models import PLATFORM_POLICY, Policy, PolicyVersion
 from slices.policies.fields import PolicyTerms, split_terms
-from slices.policies.selectors import BUILT_IN, POLICY_ORDER, PolicyView, kind_of, policies_visible_to, policy_for, policy_views
-from slices.policies.services import changed_names, policy_change
+from slices.policies.selectors import (
+    BUILT_IN,
+    POLICY_ORDER,
+    PolicyView,
+    kind_of,
+    policies_visible_to,
+    policy_decided_by,
+    policy_for,
+    policy_views,
+)
+from slices.policies.services import changed_names, policy_change, refuse_wider
 
 KINDS = ["platform", "project", "slice"]
 PREVIEW_MAX = 100
@@ -139,9 +148,6 @@ class PolicyViewSet(ApiViewSet[Any]):
     pagination_class = PolicyPagination
     read_actions = ("preview",)
 
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action in {"partial_update", "preview"} else super().get_permissions()
-
     def list(self, request: Request) -> Response:
         """List policies, the platform's first. A member sees those of his slices, an administrator of a project also the project's."""
         rows = self.paginate_queryset(self.filter_queryset(policies_visible_to(actor_of(request)))) or []
@@ -155,7 +161,7 @@ class PolicyViewSet(ApiViewSet[Any]):
         """Change the policy for requests from now on; nothing that runs or waits ends. Each change makes a version."""
         terms, given = split_terms(self.body(PolicyChange))
         actor = actor_of(request)
-        policy_change(policy=policy_for(actor, pk), terms=terms, actor=actor, now=self.now, **given)
+        policy_change(policy=policy_decided_by(actor, pk), terms=terms, actor=actor, now=self.now, **given)
         return self._answer(pk)
 
     @extend_schema(request=PolicyChange, responses={200: PolicyPreviewSerializer})
@@ -163,7 +169,10 @@ class PolicyViewSet(ApiViewSet[Any]):
     def preview(self, request: Request, pk: str) -> Response:
         """Tell which requests would break the changed policy, and what happens to them. Nothing is written."""
         terms, _ = split_terms(self.body(PolicyChange))
-        found = breaches_after(policy_for(actor_of(request), pk), terms)
+        actor = actor_of(request)
+        policy = policy_for(actor, pk) if is_overseer(actor) else policy_decided_by(actor, pk)
+        refuse_wider(policy, terms, actor)
+        found = breaches_after(policy, terms)
         gprs = Gpr.objects.filter(pk__in=found).select_related("slice", "owner").order_by("-created_at", "pk")[:PREVIEW_MAX]
         rows = PolicyBreachSerializer(gprs, many=True, context={"found": found, "is_preview": True}).data
         return Response({"count": len(found), "breaches": rows})

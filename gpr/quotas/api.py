@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers, status
 from rest_framework.request import Request
@@ -20,6 +19,7 @@ from core.rest.fields import Reference, StrictSerializer, Text, WholeNumber
 from core.rest.output import OutputSerializer
 from core.rest.pagination import CreatedPagination
 from core.rest.references import one_by_reference
+from core.rest.schema import LINE
 from core.rest.views import ApiViewSet
 from gpr.quotas.selectors import quota_usages
 from gpr.requests.filters import QuotaFilter
@@ -29,7 +29,11 @@ from slices.quotas.services import QuotaChange, quota_change, quota_create, quot
 from slices.selectors import QUOTA_ORDER, projects_visible_to, quota_for, quotas_visible_to, slice_for
 
 COUNT_MAX = 2**31 - 1
-WHY = OpenApiParameter("why", OpenApiTypes.STR, OpenApiParameter.QUERY, description="The reason, which is recorded with the user's name.")
+WHY = OpenApiParameter(
+    "why",
+    {"type": "string", "format": LINE, "maxLength": WHY_MAX_CHARS},
+    description="The reason, which is recorded with the user's name.",
+)
 
 
 class QuotaSerializer(OutputSerializer[Any]):

@@ -8,7 +8,6 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import QuerySet
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import status
 from rest_framework.decorators import action
@@ -22,8 +21,9 @@ from accounts.permissions import HasScope, IsAdmin, has_scope
 from accounts.policy import Verb, is_platform_admin
 from accounts.rates import ask_count
 from core.errors import EgsError, InvalidInput, NotAllowed, StaleState
-from core.rest.fields import StrictSerializer, whole_number
+from core.rest.fields import COUNT, StrictSerializer, whole_number
 from core.rest.pagination import CreatedPagination
+from core.rest.preconditions import refuse_stale
 from core.rest.views import ApiViewSet
 from gpr.approvals.services import gpr_approve, gpr_reject
 from gpr.followers.selectors import predecessor_for
@@ -100,7 +100,7 @@ BULK: dict[BulkActs, tuple[Callable[..., object], Verb]] = {
     BulkActs.APPROVE: (gpr_approve, Verb.APPROVE),
     BulkActs.REJECT: (gpr_reject, Verb.APPROVE),
 }
-VERSION = OpenApiParameter("version", OpenApiTypes.INT, OpenApiParameter.QUERY, description=VERSION_HELP)
+VERSION = OpenApiParameter("version", COUNT, OpenApiParameter.QUERY, description=VERSION_HELP)
 
 
 class GprViewSet(ApiViewSet[Gpr]):
@@ -299,9 +299,9 @@ class GprViewSet(ApiViewSet[Gpr]):
         """The services compare the version when they write."""
 
     def _gpr(self, pk: str, version: int | None, verb: Verb = Verb.CHANGE) -> Gpr:
-        given = self.request.headers.get("If-Match", "").strip(' "')
-        matched = None if given in {"", "*"} else version_of(given, where="If-Match")
-        return gpr_for(actor_of(self.request), pk, verb=verb, version=matched if version is None else version)
+        gpr = gpr_for(actor_of(self.request), pk, verb=verb, version=version)
+        refuse_stale(self.request, f'"{gpr.version}"')
+        return gpr
 
     def _answer(self, pk: str, *, rows: QuerySet[Gpr] | None = None) -> Response:
         actor = actor_of(self.request)
@@ -313,13 +313,13 @@ class GprViewSet(ApiViewSet[Gpr]):
         return Response(GprDetailSerializer(gpr, context=context).data, **kwargs)
 
 
-def version_of(text: str | None, *, where: str = "version") -> int | None:
+def version_of(text: str | None) -> int | None:
     try:
         version = None if text is None else whole_number(text)
     except ValueError:
         version = -1
     if version is not None and version < 0:
-        raise InvalidInput({where: ["Must be a whole number, 0 or more."]})
+        raise InvalidInput({"version": ["Must be a whole number, 0 or more."]})
     return version
 
 

@@ -12,7 +12,7 @@ from accounts.models import User
 from core.errors import InvalidInput
 from core.rest.fields import Flag, FreeForm, Id, Reference, StrictSerializer, Text, ToldNumber, WholeNumber, whole_number
 from core.rest.sentences import MISSING
-from core.words import duration_parse
+from core.words import DURATION_S_MAX, duration_parse
 from gpr.followers.selectors import predecessor_for
 from gpr.models import AfterCondition, GprTemplate, Nearness
 from gpr.queue.decision_previews import Act
@@ -34,7 +34,9 @@ NEEDED = ("nodes", "duration_s")  # a request must give these; all other fields 
 REPLACEMENT_WHY_MAX_CHARS = 150  # it becomes part of the reason why the node is cordoned
 
 
-@extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string"}]})
+@extend_schema_field(
+    {"oneOf": [{"type": "integer", "minimum": 0, "maximum": DURATION_S_MAX}, {"type": "string", "pattern": "^[0-9A-Za-z ]{1,100}$"}]}
+)
 class Duration(serializers.Field[int, Any, int, Any]):
     """Takes a number of whole seconds, or a text such as `90`, `1h30m`, `2d` or `PT1H30M`."""
 

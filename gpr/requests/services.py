@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Count
+from django.db.models import Count, Min
 
 from accounts.models import User
 from accounts.policy import Verb, may
@@ -24,6 +24,7 @@ from gpr.models import Gpr, GprState, GprTemplate
 from gpr.requests.planning import gpr_of_spec, newcomers_store
 from gpr.requests.spec import GprSpec, budget_excesses, policy_breaches, spec_check, window_of
 from journal.hints import TICK, hint
+from slices.models import Slice
 
 # The route in idempotency keys: the API and the pages share it, so a key sent to both files one request.
 CREATION_ROUTE = "gprs"
@@ -92,7 +93,7 @@ def _file(
         plan_lock()
         waiting = _WAITING_COUNTS.send({spec.slice.pk for spec in specs.values()})
         ledger = Ledger.send((spec.slice for spec in specs.values()), now=now)
-    refused: dict[int, EgsError] = {**_collected(_over_queue_limit(specs, Counter(dict(waiting()))), collect_errors)}
+    refused: dict[int, EgsError] = {**_collected(_over_queue_limit(specs, Counter(dict(waiting())), now), collect_errors)}
     unrefused = {index: gpr for index, gpr in gprs.items() if index not in refused}
     refused |= _collected(_over_budget(unrefused, specs, ledger(), now), collect_errors)
     asked = {index: gpr for index, gpr in gprs.items() if index not in refused}
@@ -113,21 +114,30 @@ def _collected(errors: Mapping[int, EgsError], collect_errors: tuple[type[EgsErr
     return errors
 
 
-def _over_queue_limit(specs: Mapping[int, GprSpec], counts: Counter[UUID]) -> dict[int, QueueFull]:
+def _over_queue_limit(specs: Mapping[int, GprSpec], counts: Counter[UUID], now: datetime) -> dict[int, QueueFull]:
     """`counts`: the requests that wait, by workspace."""
     refused: dict[int, QueueFull] = {}
+    waits_s: dict[UUID, float | None] = {}
     for index, spec in specs.items():
         slice_ = spec.slice
         if counts[slice_.pk] < slice_.queued_max:
             counts[slice_.pk] += 1
             continue
+        if slice_.pk not in waits_s:
+            waits_s[slice_.pk] = _until_one_starts_s(slice_, now)
         refused[index] = QueueFull(
             f"{plural(slice_.queued_max, 'request')} of workspace {slice_.name} may wait at once, and as many do. "
             "File it when some have started, cancel one of them, or ask an administrator for more.",
+            wait_s=waits_s[slice_.pk],
             limit="queued_max",
             most=slice_.queued_max,
         )
     return refused
+
+
+def _until_one_starts_s(slice_: Slice, now: datetime) -> float | None:
+    found = Gpr.objects.filter(slice=slice_, state=GprState.QUEUED).aggregate(at=Min("planned_start_at"))["at"]
+    return None if found is None else max(0.0, (found - now).total_seconds())
 
 
 def _over_budget(gprs: Mapping[int, Gpr], specs: Mapping[int, GprSpec], ledger: Ledger, now: datetime) -> dict[int, OverPolicy]:

@@ -28,8 +28,11 @@ from core.rest.views import ApiViewSet
 from inventory.selectors import cluster_for, node_for
 from journal.models import Severity
 from observability.alerts.models import (
+    HOLD_MOST_S,
     LEVEL_MOST,
     RUNBOOK_MAX_CHARS,
+    WINDOW_LEAST_S,
+    WINDOW_MOST_S,
     Alert,
     AlertRule,
     AlertSilence,
@@ -225,9 +228,9 @@ class AlertRuleTerms(StrictSerializer):
     level = _level(required=False, help_text="In the signal's unit; of an absence in seconds.")
     clear_level = _level(required=False, help_text="By default the level.")
     severe_level = _level(required=False, allow_null=True, help_text="From here on it is an error.")
-    window_s = WholeNumber(min_value=1, required=False, help_text="Of rates, trends and forecasts.")
-    hold_s = WholeNumber(min_value=0, required=False, help_text="How long it must last before it fires.")
-    clear_s = WholeNumber(min_value=0, required=False, help_text="How long it must be over before it is resolved.")
+    window_s = WholeNumber(min_value=WINDOW_LEAST_S, max_value=WINDOW_MOST_S, required=False, help_text="Of rates, trends and forecasts.")
+    hold_s = WholeNumber(min_value=0, max_value=HOLD_MOST_S, required=False, help_text="How long it must last before it fires.")
+    clear_s = WholeNumber(min_value=0, max_value=HOLD_MOST_S, required=False, help_text="How long it must be over before it is resolved.")
     severity = serializers.ChoiceField(choices=Severity.choices, required=False)
     cluster = Reference(required=False, allow_null=True, help_text="Null: all.")
     shape = Text(max_length=SHAPE_MAX_CHARS, required=False, allow_blank=True, help_text="Empty: all.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema, extend_schema_field
@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.permissions import IsAdmin
 from core.rest.fields import Flag, Nothing, StrictSerializer, Text, WholeNumber
-from core.rest.filters import ReferenceFilter, Words
+from core.rest.filters import ReferenceFilter, Words, YesNo
 from core.rest.nested import nested
 from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.pagination import CreatedPagination, NamePagination
@@ -152,7 +152,7 @@ class CaseFilter(filters.FilterSet):
     state = Words(choices=CaseState.choices)
     cluster = ReferenceFilter("node__cluster")
     node = ReferenceFilter("node")
-    is_open = filters.BooleanFilter(field_name="closed_at", lookup_expr="isnull", help_text="Whether the node is still set aside.")
+    is_open = YesNo(pick=lambda is_open: Q(closed_at__isnull=is_open), label="Whether the node is still set aside.")
 
 
 class OpenedPagination(CreatedPagination):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from django.db.models import Count, Q
 from django.urls import reverse
 
 from accounts.policy import ObjectKind, Verb, may_all
 from gpr.models import Gpr, GprState
-from portal_shared.access import PageRequest
+from portal_shared.access import PageRequest, admin_only
+from portal_shared.parts.portals import Portal
 from portal_shared.shell import NavCount, Shell
 
 
@@ -27,3 +30,13 @@ def counted_shell(request: PageRequest, *, page: str, waiting: int, approval: in
 
 def queue_count(waiting: int) -> NavCount:
     return NavCount(waiting, "waiting", url=reverse("admin-queue-count"), id="nav-queue")
+
+
+PORTAL: Final = Portal(
+    "admin",
+    prefix="admin-",
+    request_page="admin-inspect",
+    is_admin=True,
+    shell_of=lambda request, nav: admin_shell(request, page=nav),
+    guard=admin_only,
+)

@@ -13,7 +13,7 @@ from django.urls import reverse
 from accounts.models import User
 from core.pages import words
 from gpr.models import Gpr
-from gpr.policies.breaches import Found, breaches_now, why_it_stands
+from gpr.policies.breaches import Found, breaches_now, follows, why_it_stands
 from gpr.requests.selectors import gprs_visible_to
 from portal_shared.forms.fields import IdleField
 from portal_shared.parts.gpr_box import shown_state
@@ -24,6 +24,7 @@ from slices.policies.services import changed_names
 from slices.policies.terms import TERMS, Term, Unit
 
 VERSIONS_SHOWN = BREACHES_SHOWN = 20
+EFFECTS_SHOWN = 6
 SOURCES = {BUILT_IN: "built in", "platform": "the platform", "project": "its project", "slice": "the workspace"}
 TermUrl = Callable[[str], str]
 
@@ -106,6 +107,44 @@ class PolicyPanel:
             breaches=tuple(BreachRow.of(gpr, found, why_it_stands(gpr)) for gpr in gprs),
             breach_count=len(found),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Breaking:
+    """A request that would break a changed policy, and what happens to it."""
+
+    name: str
+    url: str
+    mark: WorkspaceMark
+    state: str
+    rules: str
+    follows: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEffects:
+    """The preview of a changed policy."""
+
+    own: str
+    breaking: tuple[Breaking, ...] = ()
+    summary: str = ""
+    shown: tuple[()] = ()  # no start changes
+
+    @classmethod
+    def of(cls, found: Found, request_url: Callable[[UUID], str]) -> PolicyEffects:
+        gprs = Gpr.objects.filter(pk__in=found).select_related("slice").order_by("-created_at", "pk")[:EFFECTS_SHOWN]
+        breaking = tuple(
+            Breaking(gpr.name, request_url(gpr.pk), WorkspaceMark.of(gpr.slice), shown_state(gpr), _rules(gpr, found), follows(gpr))
+            for gpr in gprs
+        )
+        count, more = len(found), len(found) - len(breaking)
+        own = f"{words.plural(count, 'request')} that {'keeps' if count == 1 else 'keep'} the policy now would break it:"
+        none = "No running, waiting or booked request would break it."
+        return cls(own if found else none, breaking, f"And {words.plural(more, 'other')}." if more else "")
+
+
+def _rules(gpr: Gpr, found: Found) -> str:
+    return " ".join(breach.text for breach in found[gpr.pk])
 
 
 def said(term: Term, value: Any) -> str:

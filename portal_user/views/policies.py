@@ -31,4 +31,5 @@ def of_project(request: PageRequest, project: str) -> HttpResponse:
 
 
 def _show(request: PageRequest, page: PolicyPage) -> HttpResponse:
-    return render(request, "user/policies/page.html", {"page": page, "shell": page.shell, "now": request.now})
+    part = "body" if request.GET.get("part") == "body" else "page"
+    return render(request, f"user/policies/{part}.html", {"page": page, "shell": page.shell, "now": request.now})

@@ -13,7 +13,7 @@ from accounts.policy import visible_rows
 from core.rest.references import one_by_id
 from slices.models import PLATFORM_POLICY, Policy, ProjectAdmin
 from slices.policies.terms import TERMS, Term, effective
-from slices.selectors import slices_visible_to
+from slices.selectors import refuse_undecided, slices_visible_to
 
 BUILT_IN = "built-in"
 # The platform's comes first, a project's before those of its workspaces.
@@ -50,6 +50,13 @@ def policies_visible_to(actor: User) -> QuerySet[Policy]:
 def policy_for(actor: User, policy_id: str | UUID) -> Policy:
     """Raises NotFound."""
     return one_by_id(policies_visible_to(actor), policy_id, what="policy")
+
+
+def policy_decided_by(actor: User, policy_id: str | UUID) -> Policy:
+    """Raises NotFound or NotAllowed."""
+    policy = policy_for(actor, policy_id)
+    refuse_undecided(actor, policy)
+    return policy
 
 
 def policy_views(policies: Iterable[Policy]) -> list[PolicyView]:

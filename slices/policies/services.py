@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import transaction
 
 from accounts.models import User
+from accounts.policy import Verb, may
 from core.errors import Conflict, InvalidInput, StaleState
 from core.locks import transaction_lock
 from core.words import duration_exact
@@ -60,6 +61,8 @@ def policy_change(
     before, after = policy.terms, merged(policy.terms, terms)
     if after == before:
         return policy
+    if actor is not None:
+        refuse_wider(policy, terms, actor)
     _refuse_unknown_shapes(after.get("shapes", []))
     made = PolicyVersion.objects.create(policy=policy, made_at=now, made_by=actor, why=why, before=before, terms=after)
     _apply(policy, after, made.pk)
@@ -77,6 +80,22 @@ def policy_change(
         data={"of": policy.of, "version": made.pk, **difference(before, after)},
     )
     return policy
+
+
+def refuse_wider(policy: Policy, terms: Mapping[str, Any], actor: User) -> None:
+    """Who runs a project narrows what its workspaces inherit, and what they were granted beyond that. Raises InvalidInput."""
+    if policy.slice is None or may(actor, Verb.CHANGE, policy):
+        return
+    inherited = effective(policy_of(None).terms, policy_of(policy.slice.project).terms)
+    granted = inherited | policy.terms
+    wider = [name for name, value in terms.items() if value is not None and _is_beyond(name, value, inherited, granted)]
+    if wider:
+        text = "It allows more than the policy of the project. Ask an administrator of the platform."
+        raise InvalidInput({name: [text] for name in wider})
+
+
+def _is_beyond(name: str, value: Any, *bounds: Mapping[str, Any]) -> bool:
+    return all(TERMS[name].widens(value, bound[name]) for bound in bounds)
 
 
 def merged(terms: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,6 +31,18 @@ class Term:
     unit: Unit
     least: int = 0
     most: int = COUNT_MAX
+    is_narrowed_by_more: bool = False
+
+    def widens(self, value: Any, bound: Any) -> bool:
+        """Tell whether this value allows anything that `bound` does not."""
+        match self.unit:
+            case Unit.SHAPES:  # none named: all
+                return bool(bound) and not (value and set(value) <= set(bound))
+            case Unit.PATTERNS:
+                return not set(value) <= set(bound)
+            case Unit.TIMEOUT:
+                return bool(bound) and not 0 < value <= bound
+        return bool(value < bound if self.is_narrowed_by_more else value > bound)
 
     @property
     def default(self) -> Any:
@@ -45,8 +57,8 @@ class Term:
         return Slice._meta.get_field(self.name)
 
 
-def _duration(name: str, label: str, least: int) -> Term:
-    return Term(name, label, Unit.DURATION, least, settings.EGS_DURATION_MAX_S)
+def _duration(name: str, label: str, least: int, *, is_narrowed_by_more: bool = False) -> Term:
+    return Term(name, label, Unit.DURATION, least, settings.EGS_DURATION_MAX_S, is_narrowed_by_more)
 
 
 # In the order in which pages show them.
@@ -66,7 +78,7 @@ TERMS: Final = {
         Term("may_order", "May order nodes", Unit.FLAG),
         Term("idle_timeout_s", "Idle time-out", Unit.TIMEOUT, 0, settings.EGS_DURATION_MAX_S),
         Term("may_keep_idle", "May keep idle boxes", Unit.FLAG),
-        _duration("burst_gain_s", "Gain outside its home", 0),
+        _duration("burst_gain_s", "Gain outside its home", 0, is_narrowed_by_more=True),
         _duration("decide_within_s", "Time to decide", 60),
         Term("pods_max", "Pods in a namespace", Unit.COUNT),
         Term("may_reach_out", "May reach other networks", Unit.FLAG),

@@ -492,7 +492,6 @@ class Remediation(AsyncResource):
     ) -> AsyncPages[models.Case]:
         """Nodes that are set aside, why, and what is done about it.
 
-        is_open: Whether the node is still set aside.
         page_size: Rows a page.
         """
         return AsyncPages(

@@ -342,7 +342,8 @@ class Slices(AsyncResource):
         home: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
         if_match: str | None = None,
     ) -> models.Slice:
-        """Change the policy and the clusters, for requests from now on.
+        """Change the policy, the clusters, the home and the end, for requests from now on. An administrator of its project narrows what
+        the project and the platform allow, and adds no cluster.
 
         nodes_approval: More nodes in one request need approval.
         gpus_approval: More GPUs in one request need approval.

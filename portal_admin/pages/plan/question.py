@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
 
 from django.urls import reverse
 
 from core.pages import words
 from gpr.models import Gpr
-from gpr.policies.breaches import Found, follows
 from gpr.queue.decision_previews import summary_of
 from gpr.queue.previews import DecisionPreview, MaintenancePreview, StartChange
 from inventory.models import Reservation
 from portal_admin.pages.plan.queue.page import Mark
-from portal_shared.parts.gpr_box import ask_of, shown_state
+from portal_shared.parts.gpr_box import ask_of
 
 EFFECTS_SHOWN = 6
 
@@ -63,23 +61,6 @@ class Reaching:
 
 
 @dataclass(frozen=True, slots=True)
-class Breaking:
-    """A request that would break a changed policy, and what happens to it."""
-
-    name: str
-    url: str
-    mark: Mark
-    state: str
-    rules: str
-    follows: str
-
-    @classmethod
-    def of(cls, gpr: Gpr, found: Found) -> Breaking:
-        rules = " ".join(breach.text for breach in found[gpr.pk])
-        return cls(gpr.name, reverse("admin-inspect", args=[gpr.pk]), Mark.of(gpr.slice), shown_state(gpr), rules, follows(gpr))
-
-
-@dataclass(frozen=True, slots=True)
 class Effects:
     own: str
     shown: tuple[Effect, ...]
@@ -87,18 +68,6 @@ class Effects:
     boxes: tuple[Reaching, ...] = ()
     start_word: str = "Planned"
     evicted: str = ""  # names of those who would be evicted
-    breaking: tuple[Breaking, ...] = ()
-
-    MOST: ClassVar[int] = EFFECTS_SHOWN
-
-    @classmethod
-    def of_policy(cls, gprs: Sequence[Gpr], found: Found) -> Effects:
-        """`gprs`: those of `found` that are shown."""
-        count, more = len(found), len(found) - len(gprs)
-        own = f"{words.plural(count, 'request')} that {'keeps' if count == 1 else 'keep'} the policy now would break it:"
-        summary = f"And {words.plural(more, 'other')}." if more else ""
-        none = "No running, waiting or booked request would break it."
-        return cls(own if found else none, (), summary, breaking=tuple(Breaking.of(gpr, found) for gpr in gprs))
 
     @classmethod
     def of(cls, own: str, preview: DecisionPreview) -> Effects:

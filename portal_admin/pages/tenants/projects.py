@@ -14,7 +14,6 @@ from django.urls import reverse
 from core.pages import words
 from core.pages.parts import ListFoot
 from core.pages.table import RowGroup
-from gpr.closing.selectors import EndingRow, Endings
 from gpr.closing.services import WAITING
 from gpr.models import PROVISIONED, Gpr
 from portal_admin.pages.nav import admin_shell
@@ -23,8 +22,6 @@ from portal_shared.access import PageRequest, why_not_write
 from portal_shared.parts.paging import foot_of, page_of, url_with
 from portal_shared.shell import Shell
 from slices.models import Life, Project, ProjectAdmin, Slice
-
-NAMED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,37 +77,6 @@ class ProjectsPage:
             with_removed_url="" if shows_removed else url_with(url, {"removed": "1"}),
             read_only=why_not_write(request),
         )
-
-
-def ending_points(ends: Endings, *, to: Life) -> tuple[str, ...]:
-    """Returns what the dialog says of the endings."""
-    told = [
-        _told("Running: {}. Boxes run to their end, unless you end them now.", (ends.running, "request")),
-        _told("Canceled now: {}.", (ends.waiting, "request"), (ends.booked, "booking"), (ends.series, "repeated booking")),
-        _told("Revoked when nothing runs any more: {}.", (ends.kubeconfigs, "kubeconfig")),
-    ]
-    if to is Life.REMOVED:
-        given_up = (
-            (ends.workspaces, "workspace"),
-            (ends.namespaces, "namespace"),
-            (ends.members, "member"),
-            (ends.invitations, "invitation"),
-        )
-        told.append(_told("Given up then: {}, and its quotas, budgets and channels.", *given_up))
-    elif ends.workspaces.count:
-        told.append(_told("Archived with it: {}.", (ends.workspaces, "workspace")))
-    told.append("Events, use and past requests stay for administrators and auditors.")
-    return tuple(point for point in told if point)
-
-
-def _told(text: str, *endings: tuple[EndingRow, str]) -> str:
-    parts = [f"{words.plural(ending.count, noun)} ({_names(ending)})" for ending, noun in endings if ending.count]
-    return text.format(", ".join(parts)) if parts else ""
-
-
-def _names(ending: EndingRow) -> str:
-    more = ending.count - NAMED_MAX
-    return ", ".join(ending.names[:NAMED_MAX]) + (f" and {words.number(more)} more" if more > 0 else "")
 
 
 def _counts(slice_ids: Sequence[UUID]) -> Mapping[UUID, tuple[int, int]]:

@@ -12,11 +12,12 @@ from django.views.decorators.http import require_GET, require_http_methods
 from inventory.models import CheckPolicy
 from inventory.selectors import check_policy_for, cluster_for, clusters_visible_to
 from inventory.services.checks import check_policy_change, check_policy_create, check_policy_delete, terms
-from portal_admin.forms import CheckPolicyForm, CheckPolicyTermsForm, OptionalReasonForm
+from portal_admin.forms import CheckPolicyForm, CheckPolicyTermsForm
 from portal_admin.pages.fleet.checks import ChecksPage
 from portal_admin.pages.nav import admin_shell
 from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only, needs_write
+from portal_shared.forms.limit_forms import OptionalReasonForm
 from portal_shared.forms.questions import Question, decide, sent
 from protocol.nodes.check_limits import IMAGES, LIMITS
 

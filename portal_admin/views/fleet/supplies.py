@@ -18,11 +18,12 @@ from gpr.supplies.services import order_refuse
 from inventory.models import Supply, SupplyOrderState
 from inventory.selectors import cluster_for, clusters_visible_to, supply_for, supply_order_for
 from inventory.services.supplies import SupplyChange, order_fail, supply_change, supply_create, terms
-from portal_admin.forms import OptionalReasonForm, ReasonForm, SupplyForm, SupplyTermsForm
+from portal_admin.forms import ReasonForm, SupplyForm, SupplyTermsForm
 from portal_admin.pages.fleet.supplies import SuppliesPage
 from portal_admin.pages.nav import admin_shell
 from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only, needs_write
+from portal_shared.forms.limit_forms import OptionalReasonForm
 from portal_shared.forms.questions import Question, decide, sent
 
 RULES = (

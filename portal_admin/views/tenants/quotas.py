@@ -11,11 +11,12 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
 from gpr.quotas.selectors import quota_usages
-from portal_admin.forms import OptionalReasonForm, QuotaForm, QuotaTermsForm
+from portal_admin.forms import QuotaForm, QuotaTermsForm
 from portal_admin.pages.nav import admin_shell
 from portal_admin.pages.tenants.quotas import QuotasPage
 from portal_admin.views.rendering import show
 from portal_shared.access import PageRequest, admin_only, needs_write
+from portal_shared.forms.limit_forms import OptionalReasonForm
 from portal_shared.forms.questions import Question, decide, sent
 from slices.models import Project, Quota, Slice
 from slices.quotas.services import QuotaChange, quota_change, quota_create, quota_delete, terms, whose

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from django.test import Client
 
 from core.clock import db_now
 from journal.models import Event
-from slices.models import PolicyVersion, ProjectAdmin, Slice
+from slices.models import Budget, PolicyVersion, ProjectAdmin, Slice
 from slices.policies.services import policy_change, policy_of
 from tests import factories
 from tests.pages.admin_world import HTMX, AdminWorld
@@ -123,3 +124,30 @@ def test_members_read_the_policy_of_their_workspace_and_who_runs_the_project_tha
     assert member.get(f"/projects/{project.name}/policy/").status_code == 404
     assert "Policy of the project" in text(client_of(runner).get("/workspaces/vision/policy/"))
     assert client_of(runner).get(f"/projects/{project.name}/policy/").status_code == 200
+
+
+def test_who_runs_the_project_changes_what_is_below_it_on_the_workspaces_own_page(admin_world: AdminWorld) -> None:
+    slice_, runner = admin_world.slice, factories.user("runner")
+    ProjectAdmin.objects.create(project=slice_.project, user=runner, created_at=db_now())
+    theirs, policy = client_of(runner), policy_of(slice_)
+    term, ends = f"/policies/{policy.pk}/nodes_approval/", f"/projects/workspaces/{slice_.pk}/"
+    sent = {"value": "1", "version": policy.version, "why": "Release week."}
+
+    shown = text(theirs.get("/workspaces/vision/policy/"))
+    assert all(
+        part in shown for part in (term, f"{ends}end/", f"{ends}archive/", f"{ends}remove/", f"{ends}budgets/new/", "No budgets yet")
+    )
+    assert "1 request that keeps the policy now would break it" in text(theirs.post(term, {**sent, "act": "preview"}, headers=HTMX))
+    assert theirs.post(term, sent, headers=HTMX).status_code == 204
+    assert "It allows more than the policy of the project" in text(
+        theirs.post(term, {**sent, "value": "99", "version": policy_of(slice_).version}, headers=HTMX)
+    )
+    assert theirs.post(f"{ends}budgets/new/", {"gpu_hours": "5", "period": "week", "at_limit": "refuse"}, headers=HTMX).status_code == 204
+    budget = Budget.objects.get(slice=slice_)
+    assert f"/budgets/{budget.pk}/" in text(theirs.get("/workspaces/vision/policy/?part=body", headers=HTMX))
+    assert theirs.post(f"/budgets/{budget.pk}/delete/", {}, headers=HTMX).status_code == 204
+    assert "Running: 1 request" in text(theirs.get(f"{ends}archive/", headers=HTMX))
+    owner = client_of(admin_world.people.owner)
+    assert not {term, ends} & set(re.findall(r'href="([^"]+)"', text(owner.get("/workspaces/vision/policy/"))))
+    assert {owner.post(path, sent).status_code for path in (term, f"{ends}end/", f"{ends}remove/", f"{ends}budgets/new/")} == {403}
+    assert client_of(admin_world.people.outsider).get(term).status_code == 404

@@ -56,6 +56,7 @@ PARTS = {
     "admin-remediation": ["rows"],
     "admin-case": ["head", "rows"],
     "admin-policy": ["rows"],
+    **{key: ["body"] for key in ("workspace-policy", "project-policy")},
     "approvals": ["list"],
     **{key: ["list"] for key in ("alerts", "admin-alerts", "alert-rules", "admin-alert-rules")},
     **{key: ["body"] for key in ("alert", "admin-alert")},
@@ -122,7 +123,7 @@ def address(name: str, admin_world: AdminWorld) -> str:
     if name in {"workspace-ask-cancel", "admin-workspace-approve", "admin-workspace-refuse"}:
         terms = WorkspaceTerms(name="new", project="tenant", purpose="Training.")
         return reverse(name, args=[workspace_request_create(terms=terms, actor=admin_world.people.admin, now=db_now()).pk])
-    if name.startswith("admin-policy"):
+    if name.removeprefix("admin-") in {"policy", "policy-change", "policy-inherit"}:
         named = [] if name == "admin-policy" else ["nodes_approval"]
         return reverse(name, args=[policy_of(admin_world.slice).pk, *named])
     if name == "project-policy":
@@ -139,7 +140,7 @@ def address(name: str, admin_world: AdminWorld) -> str:
         if name == "admin-project-restore":
             project_close(project=project, to=Life.ARCHIVED, drain=False, actor=admin_world.people.admin, now=db_now())
         return reverse(name, args=[project.pk])
-    if name.startswith("admin-slice-"):
+    if name.removeprefix("admin-").startswith("slice-"):
         if name == "admin-slice-restore":
             slice_close(slice_=admin_world.slice, to=Life.ARCHIVED, drain=False, actor=admin_world.people.admin, now=db_now())
         return reverse(name, args=[admin_world.slice.pk])
@@ -239,7 +240,7 @@ def address(name: str, admin_world: AdminWorld) -> str:
             span = {"created_at": db_now(), "starts_at": db_now(), "ends_at": db_now() + timedelta(hours=1)}
             return reverse(name, args=[AlertSilence.objects.create(owner=admin_world.people.owner, alert=alert, reason="r", **span).pk])
         return reverse(name, args=[alert.rule_id if "rule" in name else alert.pk])
-    if name in {"admin-budget", "admin-budget-delete"}:
+    if name.removeprefix("admin-") in {"budget", "budget-delete"}:
         budget = Budget.objects.create(slice=admin_world.slice, gpu_hours=100, period=Period.WEEK, created_at=db_now())
         return reverse(name, args=[budget.pk])
     if name in {"admin-quota", "admin-quota-delete"}:

@@ -339,7 +339,11 @@ def test_no_more_requests_of_a_workspace_wait_than_its_policy_says(owner: Caller
     assert owner.post("gprs/", ask).status_code == 201
     assert owner.post("gprs/", {**ask, "priority": 300}).json()["state"] == "PENDING_APPROVAL"
 
-    body = assert_problem(owner.post("gprs/", ask), 429, "queue_full")
+    refused = owner.post("gprs/", ask)
+    body = assert_problem(refused, 429, "queue_full")
+    starts_at = Gpr.objects.get(slice=world.slice, state="QUEUED").planned_start_at
+    assert starts_at is not None
+    assert abs(int(refused["Retry-After"]) - (starts_at - db_now()).total_seconds()) < 60
     assert (body["limit"], body["most"], Gpr.objects.filter(slice=world.slice).count()) == ("queued_max", 2, 3)
 
     owner.delete(f"gprs/{Gpr.objects.get(slice=world.slice, state='QUEUED').pk}/")

@@ -1,0 +1,1 @@
+"""Questions of both portals that change what limits a workspace: its policy, its budgets and its end."""
