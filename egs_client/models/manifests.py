@@ -27,7 +27,7 @@ class ManifestFileRequest(Struct, kw_only=True):
     """Input whose unknown fields are errors, told together with all others."""
 
     name: Annotated[str, Meta(min_length=1, max_length=253)]
-    text: str
+    text: Annotated[str, Meta(pattern="^[^\\x00]*$")]
 
 
 class ManifestResult(Struct, kw_only=True):

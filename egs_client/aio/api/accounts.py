@@ -100,7 +100,7 @@ class Tokens(AsyncResource):
         self,
         *,
         name: Annotated[str, Meta(min_length=1, max_length=63)],
-        scopes: Annotated[Sequence[Literal["read", "gpr:write", "write", "admin"]], Meta(max_length=8)],
+        scopes: Annotated[Sequence[Literal["read", "gpr:write", "write", "admin"]], Meta(min_length=1, max_length=8)],
         expires_in_s: Annotated[int, Meta(ge=1, le=31536000)] | UnsetType = UNSET,
         networks: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
         slices: Annotated[Sequence[str], Meta(max_length=50)] | UnsetType = UNSET,
@@ -158,7 +158,7 @@ class Users(AsyncResource):
         self,
         *,
         name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
-        email: Annotated[str, Meta(min_length=1, max_length=254)] | UnsetType = UNSET,
+        email: Annotated[str, Meta(min_length=1, max_length=254, pattern="^[^\\x00]*$")] | UnsetType = UNSET,
         role: Literal["member", "auditor", "admin"] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.User:

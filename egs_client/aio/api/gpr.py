@@ -52,7 +52,7 @@ class BookingSeries(AsyncResource):
         self,
         *,
         name: str,
-        slice: Annotated[str, Meta(min_length=1, max_length=253)],
+        slice: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")],
         first_start_at: datetime | str,
         rule: Literal["daily", "weekdays", "weekly"],
         shape: str | UnsetType = UNSET,
@@ -73,7 +73,7 @@ class BookingSeries(AsyncResource):
         model: Mapping[str, Any] | UnsetType = UNSET,
         zone: Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType = UNSET,
         until_at: datetime | str | UnsetType | None = UNSET,
-        count: int | UnsetType | None = UNSET,
+        count: Annotated[int, Meta(ge=1, le=200)] | UnsetType | None = UNSET,
         idempotency_key: str | None = None,
     ) -> models.BookingSeriesDetail:
         """Create a series and book its first four weeks. Bookings that do not fit are listed with the nearest times.
@@ -166,8 +166,8 @@ class Budgets(AsyncResource):
         starts_at: datetime | str | UnsetType = UNSET,
         ends_at: datetime | str | UnsetType = UNSET,
         at_limit: Literal["approve", "refuse"] | UnsetType = UNSET,
-        project: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
-        slice: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
+        project: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType = UNSET,
+        slice: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType = UNSET,
         shape: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Budget:
@@ -247,12 +247,12 @@ class Defragmentation(AsyncResource):
         self,
         *,
         shape: Annotated[str, Meta(min_length=1)],
-        nodes: int,
+        nodes: Annotated[int, Meta(ge=1, le=10000)],
         starts_at: datetime | str,
         duration_s: int | str,
-        gpus_per_node: int | UnsetType | None = UNSET,
-        cluster: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
-        priority: int | UnsetType = UNSET,
+        gpus_per_node: Annotated[int, Meta(ge=1, le=1024)] | UnsetType | None = UNSET,
+        cluster: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType = UNSET,
+        priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType = UNSET,
     ) -> models.RoomAnswer:
         """Ask whether a booking would fit, and which moves would make it fit. Nothing is written.
 
@@ -415,7 +415,7 @@ class Gprs(AsyncResource):
         self,
         *,
         name: str,
-        slice: Annotated[str, Meta(min_length=1, max_length=253)],
+        slice: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")],
         shape: str | UnsetType = UNSET,
         min_gpu_memory_gib: Annotated[int, Meta(ge=1, le=100000)] | UnsetType | None = UNSET,
         nodes: Annotated[int, Meta(ge=1, le=10000)] | UnsetType = UNSET,
@@ -424,7 +424,7 @@ class Gprs(AsyncResource):
         priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType = UNSET,
         clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
-        after: Annotated[str, Meta(max_length=253)] | UnsetType | None = UNSET,
+        after: Annotated[str, Meta(max_length=253, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
         after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
         node_type: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
@@ -436,7 +436,7 @@ class Gprs(AsyncResource):
         requeue_on_failure: bool | UnsetType = UNSET,
         run_checks: bool | UnsetType = UNSET,
         model: Mapping[str, Any] | UnsetType = UNSET,
-        template: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
+        template: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
         idempotency_key: str | None = None,
     ) -> models.GprDetail:
         """Create a request. It is QUEUED with a promised start, or PENDING_APPROVAL with the policy rules that it exceeds.
@@ -509,7 +509,7 @@ class Gprs(AsyncResource):
     async def estimate(
         self,
         *,
-        slice: Annotated[str, Meta(min_length=1, max_length=253)],
+        slice: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")],
         name: str | UnsetType = UNSET,
         shape: str | UnsetType = UNSET,
         min_gpu_memory_gib: Annotated[int, Meta(ge=1, le=100000)] | UnsetType | None = UNSET,
@@ -519,7 +519,7 @@ class Gprs(AsyncResource):
         priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType = UNSET,
         clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
-        after: Annotated[str, Meta(max_length=253)] | UnsetType | None = UNSET,
+        after: Annotated[str, Meta(max_length=253, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
         after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
         node_type: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
@@ -531,7 +531,7 @@ class Gprs(AsyncResource):
         requeue_on_failure: bool | UnsetType = UNSET,
         run_checks: bool | UnsetType = UNSET,
         model: Mapping[str, Any] | UnsetType = UNSET,
-        template: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
+        template: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
     ) -> models.Offers:
         """Estimate the start of a request: one offer for each cluster and shape, the soonest first. Nothing is written.
 
@@ -599,7 +599,7 @@ class Gprs(AsyncResource):
         priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType = UNSET,
         clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
-        after: Annotated[str, Meta(max_length=253)] | UnsetType | None = UNSET,
+        after: Annotated[str, Meta(max_length=253, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
         after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
         node_type: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
@@ -611,7 +611,7 @@ class Gprs(AsyncResource):
         requeue_on_failure: bool | UnsetType = UNSET,
         run_checks: bool | UnsetType = UNSET,
         model: Mapping[str, Any] | UnsetType = UNSET,
-        version: int | UnsetType = UNSET,
+        version: Annotated[int, Meta(ge=-9007199254740991, le=9007199254740991)] | UnsetType = UNSET,
         if_match: str | None = None,
     ) -> models.GprDetail:
         """Change a waiting request. It keeps its age; a change of what it asks for may change its promised start.
@@ -674,7 +674,7 @@ class Gprs(AsyncResource):
         self,
         id: str,
         *,
-        version: int | UnsetType = UNSET,
+        version: Annotated[int, Meta(ge=-9007199254740991, le=9007199254740991)] | UnsetType = UNSET,
         why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.GprDetail:
@@ -705,7 +705,7 @@ class Gprs(AsyncResource):
         priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType = UNSET,
         clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
-        after: Annotated[str, Meta(max_length=253)] | UnsetType | None = UNSET,
+        after: Annotated[str, Meta(max_length=253, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
         after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
         node_type: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
@@ -717,7 +717,7 @@ class Gprs(AsyncResource):
         requeue_on_failure: bool | UnsetType = UNSET,
         run_checks: bool | UnsetType = UNSET,
         model: Mapping[str, Any] | UnsetType = UNSET,
-        version: int | UnsetType = UNSET,
+        version: Annotated[int, Meta(ge=-9007199254740991, le=9007199254740991)] | UnsetType = UNSET,
     ) -> models.Offers:
         """Estimate the start of a waiting request after such a change, the soonest first. Nothing is written.
 
@@ -770,7 +770,7 @@ class Gprs(AsyncResource):
         id: str,
         *,
         why: Annotated[str, Meta(min_length=1, max_length=300)],
-        version: int | UnsetType = UNSET,
+        version: Annotated[int, Meta(ge=-9007199254740991, le=9007199254740991)] | UnsetType = UNSET,
         requeue: bool | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.GprDetail:
@@ -794,7 +794,7 @@ class Gprs(AsyncResource):
         id: str,
         *,
         extra_s: int | str,
-        version: int | UnsetType = UNSET,
+        version: Annotated[int, Meta(ge=-9007199254740991, le=9007199254740991)] | UnsetType = UNSET,
         is_dry: bool | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.GprDetail:
@@ -814,7 +814,13 @@ class Gprs(AsyncResource):
             kind=models.GprDetail,
         )
 
-    async def keep(self, id: str, *, version: int | UnsetType = UNSET, idempotency_key: str | None = None) -> models.GprDetail:
+    async def keep(
+        self,
+        id: str,
+        *,
+        version: Annotated[int, Meta(ge=-9007199254740991, le=9007199254740991)] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.GprDetail:
         """Keep an idle box: its idle time-out begins anew. The policy of the slice may leave that to administrators.
 
         version: The version that you read. The answer is 409 if the request has changed since.
@@ -828,7 +834,7 @@ class Gprs(AsyncResource):
         id: str,
         *,
         to: Literal["up", "down", "first", "last"],
-        version: int | UnsetType = UNSET,
+        version: Annotated[int, Meta(ge=-9007199254740991, le=9007199254740991)] | UnsetType = UNSET,
         why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.GprDetail:
@@ -874,7 +880,7 @@ class Gprs(AsyncResource):
         id: str,
         *,
         priority: Annotated[int, Meta(ge=1, le=300)],
-        version: int | UnsetType = UNSET,
+        version: Annotated[int, Meta(ge=-9007199254740991, le=9007199254740991)] | UnsetType = UNSET,
         why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.GprDetail:
@@ -897,7 +903,7 @@ class Gprs(AsyncResource):
         id: str,
         *,
         why: Annotated[str, Meta(min_length=1, max_length=300)],
-        version: int | UnsetType = UNSET,
+        version: Annotated[int, Meta(ge=-9007199254740991, le=9007199254740991)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.GprDetail:
         """POST gprs/{id}/reject/
@@ -914,7 +920,13 @@ class Gprs(AsyncResource):
             kind=models.GprDetail,
         )
 
-    async def release(self, id: str, *, version: int | UnsetType = UNSET, idempotency_key: str | None = None) -> models.GprDetail:
+    async def release(
+        self,
+        id: str,
+        *,
+        version: Annotated[int, Meta(ge=-9007199254740991, le=9007199254740991)] | UnsetType = UNSET,
+        idempotency_key: str | None = None,
+    ) -> models.GprDetail:
         """Give the nodes back before the end.
 
         version: The version that you read. The answer is 409 if the request has changed since.
@@ -927,9 +939,9 @@ class Gprs(AsyncResource):
         self,
         id: str,
         *,
-        node: Annotated[str, Meta(min_length=1, max_length=253)],
+        node: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")],
         why: Annotated[str, Meta(min_length=1, max_length=150)],
-        version: int | UnsetType = UNSET,
+        version: Annotated[int, Meta(ge=-9007199254740991, le=9007199254740991)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.GprDetail:
         """Replace a node of a running request and set the old node aside. Its end stays, and no promise moves. If there is no spare,
@@ -997,15 +1009,15 @@ class Jobs(AsyncResource):
         self,
         *,
         name: str,
-        slice: Annotated[str, Meta(min_length=1, max_length=253)],
-        image: Annotated[str, Meta(max_length=500)] | UnsetType = UNSET,
+        slice: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")],
+        image: Annotated[str, Meta(max_length=500, pattern="^[^\\x00]*$")] | UnsetType = UNSET,
         command: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         env: Mapping[str, str] | UnsetType = UNSET,
         secrets: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         volumes: Mapping[str, str] | UnsetType = UNSET,
         pull_secret: str | UnsetType = UNSET,
-        user_id: int | UnsetType = UNSET,
-        retries: int | UnsetType = UNSET,
+        user_id: Annotated[int, Meta(ge=1, le=2147483647)] | UnsetType = UNSET,
+        retries: Annotated[int, Meta(ge=0, le=100)] | UnsetType = UNSET,
         checkpoint: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         namespace: str | UnsetType = UNSET,
         kind: Literal["Job", "JobSet", "PyTorchJob", "MPIJob", "Notebook", "Manifest"] | UnsetType = UNSET,
@@ -1019,7 +1031,7 @@ class Jobs(AsyncResource):
         priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType = UNSET,
         clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
-        after: Annotated[str, Meta(max_length=253)] | UnsetType | None = UNSET,
+        after: Annotated[str, Meta(max_length=253, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
         after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
         node_type: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
@@ -1031,7 +1043,7 @@ class Jobs(AsyncResource):
         requeue_on_failure: bool | UnsetType = UNSET,
         run_checks: bool | UnsetType = UNSET,
         model: Mapping[str, Any] | UnsetType = UNSET,
-        template: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
+        template: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Job:
         """File a GPR and what is to run in its box. The job starts when the nodes are there, and ends with the box.
@@ -1115,14 +1127,14 @@ class Jobs(AsyncResource):
         self,
         *,
         gpr: str,
-        image: Annotated[str, Meta(max_length=500)] | UnsetType = UNSET,
+        image: Annotated[str, Meta(max_length=500, pattern="^[^\\x00]*$")] | UnsetType = UNSET,
         command: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         env: Mapping[str, str] | UnsetType = UNSET,
         secrets: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         volumes: Mapping[str, str] | UnsetType = UNSET,
         pull_secret: str | UnsetType = UNSET,
-        user_id: int | UnsetType = UNSET,
-        retries: int | UnsetType = UNSET,
+        user_id: Annotated[int, Meta(ge=1, le=2147483647)] | UnsetType = UNSET,
+        retries: Annotated[int, Meta(ge=0, le=100)] | UnsetType = UNSET,
         checkpoint: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         namespace: str | UnsetType = UNSET,
         kind: Literal["Job", "JobSet", "PyTorchJob", "MPIJob", "Notebook", "Manifest"] | UnsetType = UNSET,
@@ -1216,8 +1228,8 @@ class Maintenance(AsyncResource):
         starts_at: datetime | str,
         ends_at: datetime | str,
         reason: Annotated[str, Meta(min_length=1, max_length=200)],
-        cluster: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
-        node: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
+        cluster: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType = UNSET,
+        node: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.MaintenanceDetail:
         """Announce a maintenance window. Running requests continue to their end; promises that overlap it move within a second.
@@ -1240,8 +1252,8 @@ class Maintenance(AsyncResource):
         starts_at: datetime | str,
         ends_at: datetime | str,
         reason: Annotated[str, Meta(min_length=1, max_length=200)],
-        cluster: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
-        node: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
+        cluster: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType = UNSET,
+        node: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType = UNSET,
     ) -> models.MaintenanceEffects:
         """Show which requests the window would affect. Nothing is written.
 
@@ -1291,15 +1303,15 @@ class Notebooks(AsyncResource):
         self,
         *,
         name: str,
-        slice: Annotated[str, Meta(min_length=1, max_length=253)],
-        image: Annotated[str, Meta(max_length=500)] | UnsetType = UNSET,
+        slice: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")],
+        image: Annotated[str, Meta(max_length=500, pattern="^[^\\x00]*$")] | UnsetType = UNSET,
         command: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         env: Mapping[str, str] | UnsetType = UNSET,
         secrets: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         volumes: Mapping[str, str] | UnsetType = UNSET,
         pull_secret: str | UnsetType = UNSET,
-        user_id: int | UnsetType = UNSET,
-        retries: int | UnsetType = UNSET,
+        user_id: Annotated[int, Meta(ge=1, le=2147483647)] | UnsetType = UNSET,
+        retries: Annotated[int, Meta(ge=0, le=100)] | UnsetType = UNSET,
         checkpoint: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType = UNSET,
         namespace: str | UnsetType = UNSET,
         shape: str | UnsetType = UNSET,
@@ -1310,7 +1322,7 @@ class Notebooks(AsyncResource):
         priority: Annotated[int, Meta(ge=1, le=300)] | UnsetType = UNSET,
         clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         earliest_start_at: datetime | str | UnsetType | None = UNSET,
-        after: Annotated[str, Meta(max_length=253)] | UnsetType | None = UNSET,
+        after: Annotated[str, Meta(max_length=253, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
         after_condition: Literal["any", "success"] | UnsetType = UNSET,
         is_booking: bool | UnsetType = UNSET,
         node_type: Annotated[str, Meta(max_length=63)] | UnsetType = UNSET,
@@ -1322,7 +1334,7 @@ class Notebooks(AsyncResource):
         requeue_on_failure: bool | UnsetType = UNSET,
         run_checks: bool | UnsetType = UNSET,
         model: Mapping[str, Any] | UnsetType = UNSET,
-        template: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
+        template: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Job:
         """File a GPR and a notebook that serves JupyterLab in its box.
@@ -1472,7 +1484,7 @@ class Policies(AsyncResource):
         namespace_patterns: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType | None = UNSET,
         namespaces_max: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
         why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
-        version: Annotated[int, Meta(ge=0)] | UnsetType = UNSET,
+        version: Annotated[int, Meta(ge=0, le=9007199254740991)] | UnsetType = UNSET,
         if_match: str | None = None,
     ) -> models.Policy:
         """Change the policy for requests from now on; nothing that runs or waits ends. Each change makes a version.
@@ -1556,7 +1568,7 @@ class Policies(AsyncResource):
         namespace_patterns: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType | None = UNSET,
         namespaces_max: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
         why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
-        version: Annotated[int, Meta(ge=0)] | UnsetType = UNSET,
+        version: Annotated[int, Meta(ge=0, le=9007199254740991)] | UnsetType = UNSET,
     ) -> models.PolicyPreview:
         """Tell which requests would break the changed policy, and what happens to them. Nothing is written.
 
@@ -1719,8 +1731,8 @@ class Quotas(AsyncResource):
         why: Annotated[str, Meta(max_length=300)] | UnsetType = UNSET,
         guaranteed_gpus: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType = UNSET,
         most_gpus: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
-        project: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
-        slice: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
+        project: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType = UNSET,
+        slice: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Quota:
         """Create the quota of a project, or of a slice as a part of its project's.
@@ -1790,7 +1802,7 @@ class Supplies(AsyncResource):
     async def create(
         self,
         *,
-        cluster: Annotated[str, Meta(min_length=1, max_length=253)],
+        cluster: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")],
         name: Annotated[str, Meta(min_length=1, max_length=63)],
         kind: Literal["NODE_POOL", "ATTACH"],
         shape: Annotated[str, Meta(min_length=1, max_length=63)],
@@ -1945,10 +1957,10 @@ class Templates(AsyncResource):
         self,
         *,
         name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
-        cluster: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
+        cluster: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
         is_default: bool | UnsetType = UNSET,
         auto: bool | UnsetType = UNSET,
-        slice: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
+        slice: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
         shape: str | UnsetType | None = UNSET,
         min_gpu_memory_gib: Annotated[int, Meta(ge=1, le=100000)] | UnsetType | None = UNSET,
         nodes: Annotated[int, Meta(ge=1, le=10000)] | UnsetType | None = UNSET,
@@ -1964,14 +1976,14 @@ class Templates(AsyncResource):
         requeue_on_failure: bool | UnsetType | None = UNSET,
         run_checks: bool | UnsetType | None = UNSET,
         kind: Literal["Job", "JobSet", "PyTorchJob", "MPIJob", "Notebook", "Manifest"] | UnsetType | None = UNSET,
-        image: Annotated[str, Meta(max_length=500)] | UnsetType | None = UNSET,
+        image: Annotated[str, Meta(max_length=500, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
         command: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType | None = UNSET,
         env: Mapping[str, str] | UnsetType | None = UNSET,
         secrets: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType | None = UNSET,
         volumes: Mapping[str, str] | UnsetType | None = UNSET,
         pull_secret: str | UnsetType | None = UNSET,
-        user_id: int | UnsetType | None = UNSET,
-        retries: int | UnsetType | None = UNSET,
+        user_id: Annotated[int, Meta(ge=1, le=2147483647)] | UnsetType | None = UNSET,
+        retries: Annotated[int, Meta(ge=0, le=100)] | UnsetType | None = UNSET,
         checkpoint: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType | None = UNSET,
         manifest: Sequence[Mapping[str, Any]] | str | UnsetType | None = UNSET,
         namespace: str | UnsetType | None = UNSET,
@@ -2059,7 +2071,7 @@ class Templates(AsyncResource):
         ref: str,
         *,
         name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")] | UnsetType = UNSET,
-        cluster: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
+        cluster: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
         is_default: bool | UnsetType = UNSET,
         auto: bool | UnsetType = UNSET,
         shape: str | UnsetType | None = UNSET,
@@ -2077,14 +2089,14 @@ class Templates(AsyncResource):
         requeue_on_failure: bool | UnsetType | None = UNSET,
         run_checks: bool | UnsetType | None = UNSET,
         kind: Literal["Job", "JobSet", "PyTorchJob", "MPIJob", "Notebook", "Manifest"] | UnsetType | None = UNSET,
-        image: Annotated[str, Meta(max_length=500)] | UnsetType | None = UNSET,
+        image: Annotated[str, Meta(max_length=500, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
         command: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType | None = UNSET,
         env: Mapping[str, str] | UnsetType | None = UNSET,
         secrets: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType | None = UNSET,
         volumes: Mapping[str, str] | UnsetType | None = UNSET,
         pull_secret: str | UnsetType | None = UNSET,
-        user_id: int | UnsetType | None = UNSET,
-        retries: int | UnsetType | None = UNSET,
+        user_id: Annotated[int, Meta(ge=1, le=2147483647)] | UnsetType | None = UNSET,
+        retries: Annotated[int, Meta(ge=0, le=100)] | UnsetType | None = UNSET,
         checkpoint: Annotated[Sequence[str], Meta(max_length=200)] | UnsetType | None = UNSET,
         manifest: Sequence[Mapping[str, Any]] | str | UnsetType | None = UNSET,
         namespace: str | UnsetType | None = UNSET,

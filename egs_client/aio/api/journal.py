@@ -106,7 +106,7 @@ class Channels(AsyncResource):
         | UnsetType = UNSET,
         digest: Literal["none", "hourly", "daily"] | UnsetType = UNSET,
         secret: Annotated[str, Meta(min_length=1, max_length=500)] | UnsetType = UNSET,
-        slice: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType = UNSET,
+        slice: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType = UNSET,
         target: Annotated[str, Meta(min_length=1, max_length=500)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.NewChannel:

@@ -26,7 +26,7 @@ class Deputies(AsyncResource):
     async def create(
         self,
         *,
-        user: Annotated[str, Meta(min_length=1, max_length=63)],
+        user: Annotated[str, Meta(min_length=1, max_length=63, pattern="^[^\\x00]*$")],
         ends_at: datetime | str,
         starts_at: datetime | str | UnsetType = UNSET,
         idempotency_key: str | None = None,
@@ -232,7 +232,11 @@ class ProjectsAdmins(AsyncResource):
         )
 
     async def create(
-        self, project: str, *, user: Annotated[str, Meta(min_length=1, max_length=63)], idempotency_key: str | None = None
+        self,
+        project: str,
+        *,
+        user: Annotated[str, Meta(min_length=1, max_length=63, pattern="^[^\\x00]*$")],
+        idempotency_key: str | None = None,
     ) -> models.ProjectAdmin:
         """Let a person run the project: he acts as an owner in all its workspaces, and decides on its requests."""
         return await self.client.call(
@@ -291,7 +295,7 @@ class Slices(AsyncResource):
         self,
         *,
         name: Annotated[str, Meta(min_length=1, pattern="^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")],
-        project: Annotated[str, Meta(min_length=1, max_length=253)],
+        project: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")],
         clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Slice:
@@ -339,7 +343,7 @@ class Slices(AsyncResource):
         namespaces_max: Annotated[int, Meta(ge=0, le=2147483647)] | UnsetType | None = UNSET,
         clusters: Annotated[Sequence[str], Meta(max_length=100)] | UnsetType = UNSET,
         ends_at: datetime | str | UnsetType | None = UNSET,
-        home: Annotated[str, Meta(min_length=1, max_length=253)] | UnsetType | None = UNSET,
+        home: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")] | UnsetType | None = UNSET,
         if_match: str | None = None,
     ) -> models.Slice:
         """Change the policy, the clusters, the home and the end, for requests from now on. An administrator of its project narrows what
@@ -494,7 +498,7 @@ class SlicesKubeconfig(AsyncResource):
         self,
         slice: str,
         *,
-        cluster: Annotated[str, Meta(min_length=1, max_length=253)],
+        cluster: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")],
         duration_s: Annotated[int, Meta(ge=600, le=31622400)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Kubeconfig:
@@ -540,7 +544,7 @@ class SlicesMembers(AsyncResource):
         self,
         slice: str,
         *,
-        user: Annotated[str, Meta(min_length=1, max_length=254)],
+        user: Annotated[str, Meta(min_length=1, max_length=254, pattern="^[^\\x00]*$")],
         role: Literal["owner", "editor", "viewer"],
         idempotency_key: str | None = None,
     ) -> models.Member:
@@ -579,7 +583,7 @@ class SlicesNamespaces(AsyncResource):
         slice: str,
         *,
         name: Annotated[str, Meta(min_length=1, pattern="^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")],
-        cluster: Annotated[str, Meta(min_length=1, max_length=253)],
+        cluster: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")],
         may_adopt: bool | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Namespace:
@@ -737,7 +741,7 @@ class SlicesServiceAccountsTokens(AsyncResource):
         account: str,
         *,
         name: Annotated[str, Meta(min_length=1, max_length=63)],
-        scopes: Annotated[Sequence[Literal["read", "gpr:write", "write"]], Meta(max_length=8)],
+        scopes: Annotated[Sequence[Literal["read", "gpr:write", "write"]], Meta(min_length=1, max_length=8)],
         expires_in_s: Annotated[int, Meta(ge=1, le=31536000)] | UnsetType = UNSET,
         networks: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
         idempotency_key: str | None = None,

@@ -30,7 +30,7 @@ class CheckPolicies(Resource):
     def create(
         self,
         *,
-        cluster: Annotated[str, Meta(min_length=1, max_length=253)],
+        cluster: Annotated[str, Meta(min_length=1, max_length=253, pattern="^[^\\x00]*$")],
         limits: Mapping[str, float] | UnsetType = UNSET,
         images: Mapping[str, str] | UnsetType = UNSET,
         skipped_steps: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
@@ -151,7 +151,7 @@ class Clusters(Resource):
         self,
         ref: str,
         *,
-        api_url: str | UnsetType = UNSET,
+        api_url: Annotated[str, Meta(pattern="^[^\\x00]*$")] | UnsetType = UNSET,
         repairs_drift: bool | UnsetType = UNSET,
         drain_grace_s: Annotated[int, Meta(ge=0, le=86400)] | UnsetType = UNSET,
         drain_force_after_s: Annotated[int, Meta(ge=1, le=86400)] | UnsetType = UNSET,
@@ -292,7 +292,7 @@ class Nodes(Resource):
         ref: str,
         *,
         why: Annotated[str, Meta(min_length=1, max_length=150)],
-        reservations: Annotated[Sequence[str], Meta(max_length=100)],
+        reservations: Annotated[Sequence[str], Meta(min_length=1, max_length=100)],
         idempotency_key: str | None = None,
     ) -> models.Node:
         """Free the node without its agent's confirmation: the administrator vouches that nothing of these reservations runs on it.
