@@ -32,6 +32,8 @@ class BudgetRow:
     shape: str
     period: str
     at_limit: str
+    limit: int
+    left: float
     change_url: str
     delete_url: str
     meter: Meter
@@ -47,6 +49,8 @@ class BudgetRow:
             shape=budget.shape or "all",
             period=span_words(budget, use.span),
             at_limit=AtLimit(budget.at_limit).label,
+            limit=budget.gpu_hours,
+            left=round(use.left_hours, 1),
             change_url=reverse("budget", args=[budget.pk]) if may_change else "",
             delete_url=reverse("budget-delete", args=[budget.pk]) if may_change else "",
             meter=meter_of(use),
