@@ -93,6 +93,7 @@ def _passes() -> Iterator[Figure]:
 
     passes: dict[str, Callable[..., object]] = {
         "alerts, the first pass": alerts_evaluate,
+        "alerts, the second pass": alerts_evaluate,
         "alerts, a pass in which trends are due": _trends_due,
         "alerts, a usual pass": alerts_evaluate,
         "remediation, the first pass": remediation_step,
