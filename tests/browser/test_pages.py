@@ -80,6 +80,7 @@ USER_PAGES = {
     "/workspaces/vision/?q=nothing-like-it": {**OF_WORKSPACE, "f": "Filter"},
     "/workspaces/speech/": {**USER, "g r": "GPU requests", "g j": "Jobs", "f": "Filter"},
     "/workspaces/vision/create/": {**OF_WORKSPACE, **FORM},
+    "/workspaces/vision/policy/": OF_WORKSPACE,
     "/workspaces/vision/people/": {**OF_WORKSPACE, **ROWS},
     "/workspaces/vision/service-accounts/{program}/": {**OF_WORKSPACE, **ROWS},
     "/workspaces/vision/service-accounts/{program}/tokens/new/": {**OF_WORKSPACE, **FORM},
