@@ -85,7 +85,10 @@ class AuditViewSet(mixins.ListModelMixin, ApiViewSet[Event]):
     def get_queryset(self) -> QuerySet[Event]:
         return audit_trail()
 
-    @extend_schema(responses={(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "A JSON object a line, oldest first.")})
+    @extend_schema(
+        filters=True,
+        responses={(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "A JSON object a line, oldest first.")},
+    )
     @action(detail=False, methods=["get"], pagination_class=None)
     def export(self, request: Request) -> StreamedText:
         """Export all records that match the filters as JSON lines, the oldest first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date
 from typing import Any
 
@@ -31,8 +31,7 @@ def check_parameters(view: Any, request: Request) -> None:
         return
     faults, known = {}, _declared(view)
     if view.action == "list":
-        filterset_class = getattr(view, "filterset_class", None)
-        known |= {CURSOR, PAGE_SIZE, *(filterset_class.base_filters if filterset_class else ())}
+        known |= {CURSOR, PAGE_SIZE, *_filters_of(view)}
     for name, values in request.query_params.lists():
         most = CURSOR_MAX_CHARS if name == CURSOR else PARAMETER_MAX_CHARS
         if sum(map(len, values)) > most:
@@ -50,10 +49,15 @@ def _declared(view: Any) -> set[str]:
         return set()
     schema = schema_class()
     schema.view, schema.method = view, view.request.method
-    names: set[str] = set()
+    names = set(_filters_of(view) if schema.get_filter_backends() else ())
     for each in schema.get_override_parameters():
         names |= {each.name} if isinstance(each, OpenApiParameter) else set(each().fields)
     return names
+
+
+def _filters_of(view: Any) -> Iterable[str]:
+    filterset_class = getattr(view, "filterset_class", None)
+    return filterset_class.base_filters if filterset_class else ()
 
 
 class GivenFilters(filters.DjangoFilterBackend):

@@ -60,9 +60,46 @@ class Audit(AsyncResource):
             kind=models.Audit,
         )
 
-    async def export(self) -> str:
-        """Export all records that match the filters as JSON lines, the oldest first."""
-        return await self.client.text("GET", "audit/export/")
+    async def export(
+        self,
+        *,
+        actor: str | UnsetType = UNSET,
+        address: str | UnsetType = UNSET,
+        gpr: str | UnsetType = UNSET,
+        kind: str | UnsetType = UNSET,
+        request: str | UnsetType = UNSET,
+        since: datetime | str | UnsetType = UNSET,
+        slice: str | UnsetType = UNSET,
+        text: str | UnsetType = UNSET,
+        token: str | UnsetType = UNSET,
+        until: datetime | str | UnsetType = UNSET,
+    ) -> str:
+        """Export all records that match the filters as JSON lines, the oldest first.
+
+        actor: Id or name.
+        gpr: Id.
+        kind: Beginning of the kind, e.g. `gpr.`.
+        request: The X-Request-Id of an answer.
+        slice: Id or name.
+        text: Part of the message.
+        token: The public key id of a token.
+        """
+        return await self.client.text(
+            "GET",
+            "audit/export/",
+            params={
+                "actor": actor,
+                "address": address,
+                "gpr": gpr,
+                "kind": kind,
+                "request": request,
+                "since": since,
+                "slice": slice,
+                "text": text,
+                "token": token,
+                "until": until,
+            },
+        )
 
 
 class Channels(AsyncResource):

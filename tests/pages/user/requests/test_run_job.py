@@ -150,7 +150,7 @@ def what_the_command_sends(line: str) -> dict[str, Any]:
     assert words[:2] == ["egs", "run"]
     context = get_command(commands.run_app).make_context("run", words[2:])
     given = context.params
-    box = options.fields_of({**dict.fromkeys(inspect.signature(options.box_options).parameters), **given})
+    box = options.fields_of({name: given.get(name) for name in inspect.signature(options.box_options).parameters})
     fields = {
         **box,
         "slice": given["workspace"],
