@@ -20,10 +20,10 @@ CHANGING = (
 )
 LINES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     ("egs gpr estimate --shape H100-80GB --nodes 2 --hours 3", ()),
-    ("egs gpr create train --shape H100-80GB --nodes 2 --hours 3 --wait", ((": 2 steps, last ", ""),)),
+    ("egs gpr create train --shape H100-80GB --nodes 2 --hours 3 --wait", ((r": \d+ steps?, last ", ""),)),
     ("egs gpr list", ()),
     ("egs gpr extend train 1h", ()),
-    ("egs gpr release train --wait", (("[y/N]", "y"),)),
+    ("egs gpr release train --wait", ((r"\[y/N\]", "y"),)),
 )
 
 

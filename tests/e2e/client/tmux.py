@@ -39,12 +39,12 @@ class Tmux:
         self._run("kill-server")
 
     def type(self, line: str, *, then: Sequence[tuple[str, str]] = ()) -> None:
-        """Types a line, and an answer, if there is one, after each text that has to come; ends when the shell asks for the next line."""
+        """Types a line, and an answer, if there is one, after each pattern that has to come; ends when the shell asks for the next line."""
         self._wait_for(rf"^\{PROMPT}$")
         count = self.shown().count(f"\n{PROMPT} ")
         self._send(line)
-        for text, answer in then:
-            self._wait_for(re.escape(text))
+        for pattern, answer in then:
+            self._wait_for(pattern)
             if answer:
                 self._send(answer)
         wait_for(line, lambda: self._has_next_prompt(count + 1), within_s=START_S)
