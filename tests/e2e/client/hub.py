@@ -9,6 +9,8 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,11 +43,26 @@ class Hub:
         self.admin.close()
         self.process.stop()
 
+    @contextmanager
+    def stopped_until_asked(self) -> Iterator[Callable[[subprocess.Popen[str]], None]]:
+        """The server stands still. Gives a function that waits until a process has sent it its request."""
+        self.process.signal(signal.SIGSTOP)
+        try:
+            yield lambda asking: wait_for("its request", lambda: _has_socket(asking.pid), within_s=START_S)
+        finally:
+            self.process.signal(signal.SIGCONT)
+
     def end_all(self) -> None:
         for gpr in self.admin.get("/gprs/?ended=false&page_size=500")["results"]:
             for http, path in (("DELETE", ""), ("POST", "release/")):
                 self.admin.raw(http, f"/gprs/{gpr['id']}/{path}")
         wait_for("an empty queue", lambda: not self.admin.get("/gprs/?ended=false")["results"], within_s=START_S)
+
+
+def _has_socket(process: int) -> bool:
+    with suppress(FileNotFoundError):  # it has closed a file meanwhile
+        return any(os.readlink(link).startswith("socket:") for link in Path(f"/proc/{process}/fd").iterdir())
+    return False
 
 
 @dataclass(slots=True)

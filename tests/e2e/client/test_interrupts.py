@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from collections.abc import Callable
 from contextlib import redirect_stderr
 from datetime import UTC, datetime, timedelta
 from io import StringIO
-from pathlib import Path
 
 import httpx
 import pytest
@@ -23,7 +21,7 @@ from egs_client.sync.box import Box
 from egs_client.sync.client import Client
 from tests.e2e.client.hub import Egs, Hub
 from tests.e2e.client.test_answers import BOX, LATER
-from tests.e2e.processes import START_S, wait_for
+from tests.e2e.processes import START_S
 
 pytestmark = pytest.mark.rotates(2)
 
@@ -55,13 +53,12 @@ def test_without_a_terminal_it_says_what_goes_on(hub: Hub, egs: Egs) -> None:
 
 
 def test_a_ctrl_c_while_the_server_files_it_waits_for_the_answer_first(hub: Hub, egs: Egs) -> None:
-    hub.process.signal(signal.SIGSTOP)
-    filing = egs.start(*CREATE[:-1])
-    assert filing.stdout
-    wait_for("its request", lambda: has_socket(filing.pid), within_s=START_S)
-    filing.send_signal(signal.SIGINT)
-    first = filing.stdout.readline()
-    hub.process.signal(signal.SIGCONT)
+    with hub.stopped_until_asked() as wait_for_request:
+        filing = egs.start(*CREATE[:-1])
+        assert filing.stdout
+        wait_for_request(filing)
+        filing.send_signal(signal.SIGINT)
+        first = filing.stdout.readline()
 
     text = first + filing.communicate(timeout=START_S)[0]
     assert (filing.returncode, "Waiting for the server's answer" in text, "train (" in text) == (130, True, True), text
@@ -97,10 +94,6 @@ def test_a_box_is_given_back_though_a_ctrl_c_comes_before_the_answer_to_its_requ
 
     assert found.state in OVER
     hub.end_all()
-
-
-def has_socket(process: int) -> bool:
-    return any(os.readlink(link).startswith("socket:") for link in Path(f"/proc/{process}/fd").iterdir())
 
 
 def fail_in(box: Box) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from egs_client.cli.commands.jobs import asking
 from egs_client.sync.client import Client
 from tests.e2e.client.hub import Egs, Hub
 from tests.e2e.client.test_answers import LATER
-from tests.e2e.client.test_interrupts import has_socket
 from tests.e2e.processes import START_S, wait_for
 
 UNREACHABLE = 9  # exit code
@@ -122,12 +120,11 @@ def test_a_command_and_a_hub_that_are_killed_lose_and_double_no_job(hub: Hub, eg
         time.sleep(wait_s)
         filing.kill()
         filing.communicate()
-    hub.process.signal(signal.SIGSTOP)
-    filing = egs.start(*run, "unanswered", "--", "torchrun", "train.py")
-    wait_for("its request", lambda: has_socket(filing.pid), within_s=START_S)
-    filing.kill()
-    filing.communicate()
-    hub.process.signal(signal.SIGCONT)
+    with hub.stopped_until_asked() as wait_for_request:
+        filing = egs.start(*run, "unanswered", "--", "torchrun", "train.py")
+        wait_for_request(filing)
+        filing.kill()
+        filing.communicate()
 
     left = egs.start(*run, "left", "--", "torchrun", "train.py")
     assert left.stdout

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -13,8 +12,7 @@ import pytest
 import yaml
 
 from tests.e2e.client.hub import Egs, Hub
-from tests.e2e.client.test_interrupts import has_socket
-from tests.e2e.processes import ROOT, START_S, wait_for
+from tests.e2e.processes import ROOT
 
 pytestmark = pytest.mark.rotates(1)
 
@@ -124,11 +122,10 @@ def test_one_that_is_killed_at_any_moment_loses_and_doubles_nothing(hub: Hub, eg
         time.sleep(wait_s)
         _kill(applying)
         assert len(_there(hub, names)) in {0, len(names)}, "all of them, or none"
-    hub.process.signal(signal.SIGSTOP)
-    applying = egs.start("apply", "-f", "boxes.yaml")
-    wait_for("its request", lambda: has_socket(applying.pid), within_s=START_S)
-    _kill(applying)
-    hub.process.signal(signal.SIGCONT)
+    with hub.stopped_until_asked() as wait_for_request:
+        applying = egs.start("apply", "-f", "boxes.yaml")
+        wait_for_request(applying)
+        _kill(applying)
 
     for _ in range(2):
         egs.run("apply", "-f", "boxes.yaml")
