@@ -239,7 +239,7 @@ class Site:
         return [pod for pod in self.pods(slice_) if pod["spec"].get("schedulingGates")]
 
     def lifted(self, slice_: str) -> list[Object]:
-        return [pod for pod in self.pods(slice_) if "egs.io/gpr" in pod["metadata"]["labels"]]
+        return [pod for pod in self.pods(slice_) if "egs.io/gpr" in pod["metadata"].get("labels", {})]
 
     def placed_count(self, gpr_id: str) -> int:
         """Lifted pods with a node, as the agent sees it: for measuring."""
