@@ -76,10 +76,10 @@ def test_a_job_that_somebody_stops_has_another(hub: Hub, egs: Egs) -> None:
 @pytest.mark.parametrize(
     ("changes", "code", "words"),
     [
-        (("--image", "two words:1"), 6, "error: image: Must be a reference of an image, without spaces"),
+        (("--image", "two words:1"), 6, "error: --image: Must be a reference of an image, without spaces"),
         (("--hours", "0"), 2, "error: --hours 0 is no time."),
         (("--env", "no-value"), 2, "--env: write NAME=VALUE."),
-        (("--retries", "1000"), 6, "error: retries: Must be from 0 to 100."),
+        (("--retries", "1000"), 6, "error: --retries: Must be from 0 to 100."),
     ],
 )
 def test_what_cannot_run_is_refused_in_clear_words(hub: Hub, egs: Egs, changes: tuple[str, ...], code: int, words: str) -> None:

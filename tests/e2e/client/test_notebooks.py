@@ -41,10 +41,10 @@ def test_a_notebook_is_waited_for_shown_left_opened_again_and_stopped(hub: Hub, 
 @pytest.mark.parametrize(
     ("given", "code", "words"),
     [
-        ((*BOX, "--nodes", "2"), 6, "error: nodes: A notebook runs on one node."),
+        ((*BOX, "--nodes", "2"), 6, "error: --nodes: A notebook runs on one node."),
         ((*BOX, "--volume", ":/x"), 2, "--volume: write CLAIM:/path."),
         (("open", "no-such"), 5, "error"),
-        ((*BOX, "--image", "two words:1"), 6, "error: image: Must be a reference of an image"),
+        ((*BOX, "--image", "two words:1"), 6, "error: --image: Must be a reference of an image"),
     ],
 )
 def test_what_cannot_run_is_refused_in_clear_words(hub: Hub, egs: Egs, given: tuple[str, ...], code: int, words: str) -> None:
