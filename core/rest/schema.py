@@ -48,7 +48,7 @@ STORABLE: Final = r"^[^\x00]*$"  # a text that PostgreSQL takes
 
 
 def _bounds_of(field: Any) -> dict[str, Any]:
-    """What the field's class refuses beyond what drf-spectacular tells of it."""
+    """Returns the bounds that the field's class checks and drf-spectacular does not know."""
     match field:
         case Text():
             return {"format": LINE}

@@ -164,7 +164,7 @@ def _runs(courses: Iterable[_Course]) -> dict[RunKey, _PastRun]:
 
 
 def _workloads_sum_up(found: Mapping[UsageKey, Work]) -> None:
-    """What each workload did since its start, as measurements leave it."""
+    """Stores what each workload did since its start, as measurements do."""
     sums: dict[UUID, Work] = defaultdict(lambda: NOTHING)
     for key, work in found.items():
         sums[key.workload] = Work(*map(add, sums[key.workload], work))

@@ -19,7 +19,7 @@ REFERENCE = "#/components/schemas/"
 VERBS = {"GET": "get", "PATCH": "update", "DELETE": "delete"}
 # Names that begin a file of the SDK; what two apps share is in SHARED.
 SHARED = "shared"
-# Of OpenAPI, and of msgspec.
+# Maps the words of OpenAPI for bounds to those of msgspec.
 BOUNDS = {
     "minimum": "ge",
     "maximum": "le",

@@ -80,7 +80,7 @@ class PossibleDecision:
                 return preview_move(gpr=gpr, to=MoveTo(self.to), now=now)
 
     def sentence(self, preview: DecisionPreview, *, now: datetime, format_time: FormatTime = utc) -> str:
-        """What becomes of the GPR itself."""
+        """Says what becomes of the GPR itself."""
         gpr = preview.own.gpr
         if self.act == Act.REJECT:
             return f"It leaves the queue for good{', and its promised start with it' if gpr.state == S.QUEUED else ''}."
@@ -94,7 +94,7 @@ class PossibleDecision:
 
 
 def summary_of(preview: DecisionPreview) -> str:
-    """How many others would start at another time."""
+    """Says how many others would start at another time."""
     counts = ((len(preview.later), "later"), (len(preview.earlier), "earlier"))
     told = [f"{plural(count, 'other')} would start {how}" for count, how in counts if count]
     return f"{', '.join(told) or 'No other request would start earlier or later'}."

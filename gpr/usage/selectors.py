@@ -40,7 +40,7 @@ DIMENSIONS: Final = {
     "slice": Dimension(F("slice"), F("slice__name"), F("slice__project__name")),
     "person": Dimension(F("gpr__owner"), F("gpr__owner__name"), _NONE),
     "gpr": Dimension(F("gpr"), F("gpr__name"), F("slice__name")),
-    # What no workload had is one row of its workspace.
+    # One row of a workspace has the time that no workload had.
     "workload": Dimension(
         Case(When(_REST, then=F("slice_id")), default=F("workload"), output_field=UUIDField()),
         Case(When(_REST, then=Value("No workload")), default=F("workload_name"), output_field=CharField()),

@@ -146,7 +146,7 @@ def measured_add(progress: UsageProgress, found: Mapping[UsageKey, Work], names:
 
 @transaction.atomic
 def workloads_forget(*, now: datetime) -> None:
-    """What workloads had long ago becomes a part of what their boxes had."""
+    """Adds what workloads had long ago to what their boxes had."""
     old = UsageDay.objects.filter(~Q(workload=NO_WORKLOAD), day__lt=day_of(now - WORKLOADS_KEPT)).order_by("day")
     ids = list(old.values_list("pk", flat=True)[:FORGOTTEN_AT_ONCE])
     if not ids:

@@ -42,7 +42,7 @@ def outbox_expand(*, now: datetime) -> int:
 def _expand_alone(pk: int, now: datetime) -> None:
     with set_aside_on_error("notice", "A notice could not be made", now=now) as attempt:
         _expand([pk], now)
-    # What failed by the database's state alone is tried again.
+    # The next pass tries an Event again that failed only because the database was busy.
     if attempt.error is not None and not isinstance(attempt.error, OperationalError):
         Outbox.objects.filter(pk=pk).delete()
 

@@ -20,7 +20,7 @@ from gpr.usage.services import MS, NOTHING, UsageKey, Work, day_of, held_count, 
 from inventory.models import Reservation, ReservedGpu
 from observability.idle.services import Minutes, minutes_observe
 from observability.models import Reading1m, RollUpProgress
-from observability.workloads.holders import holders_among, names_of, pods_between
+from observability.workloads.holders import has_minute, holders_among, names_of, pods_between
 
 CHUNK: Final = timedelta(minutes=10)
 CHUNKS_AT_ONCE: Final = 60
@@ -41,7 +41,7 @@ class OpenBoxNode(NamedTuple):
     gpus: list[tuple[UUID, int | None]]
 
     def has(self, minute: datetime) -> bool:
-        return self.begin_at <= minute and (self.end_at is None or minute + Reading1m.STEP <= self.end_at)
+        return has_minute(minute, self.begin_at, self.end_at)
 
 
 def usage_step(*, now: datetime) -> None:

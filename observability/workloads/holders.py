@@ -38,11 +38,16 @@ class PodTime(NamedTuple):
     end_at: datetime | None
 
     def has(self, minute: datetime) -> bool:
-        return self.begin_at <= minute and (self.end_at is None or minute + Reading1m.STEP <= self.end_at)
+        return has_minute(minute, self.begin_at, self.end_at)
+
+
+def has_minute(minute: datetime, begin_at: datetime, end_at: datetime | None) -> bool:
+    """Tells whether the whole minute lies between these times. `end_at`: None if it has not ended."""
+    return begin_at <= minute and (end_at is None or minute + Reading1m.STEP <= end_at)
 
 
 def pods_between(begin: datetime, end: datetime) -> Mapping[Place, Sequence[PodTime]]:
-    """Pods that had a node of a box meanwhile. Runs one query."""
+    """Returns the pods that had a node of a box meanwhile. Runs one query."""
     there = Pod.objects.filter(Q(gone_at=None) | Q(gone_at__gt=begin), gpr__isnull=False).exclude(node="")
     rows: Any = there.order_by().annotate(begin_at=Coalesce(F("started_at"), F("created_at"))).filter(begin_at__lt=end)
     found: dict[Place, list[PodTime]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Lists as CSV, sent piece by piece."""
+"""Sends lists as CSV, piece by piece."""
 
 from __future__ import annotations
 

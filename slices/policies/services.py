@@ -83,7 +83,7 @@ def policy_change(
 
 
 def refuse_wider(policy: Policy, terms: Mapping[str, Any], actor: User) -> None:
-    """Who runs a project narrows what its workspaces inherit, and what they were granted beyond that. Raises InvalidInput."""
+    """A project administrator may only narrow what a workspace inherits or was granted. Raises InvalidInput for what is wider."""
     if policy.slice is None or may(actor, Verb.CHANGE, policy):
         return
     inherited = effective(policy_of(None).terms, policy_of(policy.slice.project).terms)

@@ -1,4 +1,4 @@
-"""How the fields of an operation of the SDK are typed at a terminal."""
+"""Makes options of a terminal from the fields of an operation of the SDK."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def kinds_of(kind: Any) -> list[Any]:
 
 
 def option_kind(kind: Any) -> tuple[Any, str]:
-    """How the terminal takes it, and what its help says of that."""
+    """Returns the type of the option, and what its help says of it."""
     kinds = kinds_of(kind)
     note = f"Write `{NOTHING}` to clear it." if type(None) in get_args(kind) else ""
     choices = [str(choice) for each in kinds if get_origin(each) is Literal for choice in get_args(each) if choice]

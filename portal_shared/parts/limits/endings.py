@@ -81,10 +81,10 @@ def ask_of_owner(
 
 
 def back_of(portal: Portal, owner: Project | Slice | None) -> str:
-    """The page from which the limits of a workspace are changed."""
-    if portal.is_admin or not isinstance(owner, Slice):
-        return portal.url("projects") if portal.is_admin else reverse("workspaces")
-    return reverse("workspace-policy", args=[owner.name])
+    """Returns the page from which the limits of a workspace are changed."""
+    if portal.is_admin:
+        return portal.url("projects")
+    return reverse("workspace-policy", args=[owner.name]) if isinstance(owner, Slice) else reverse("workspaces")
 
 
 def ending_points(ends: Endings, *, to: Life) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ FREE = {field for fields in ALSO_REFUSED.values() for field in fields}
 
 
 def form_acceptance(ctx: Any, response: Any, case: Any) -> None:
-    """What is valid is refused for what it says, and not for its form. Schemathesis' own check knows no codes of refusals."""
+    """The API refuses valid data for its meaning, and not for its form. Schemathesis' own check does not know our error codes."""
     if not case.meta.generation.mode.is_positive or response.status_code != 400 or response.json()["code"] != "invalid_input":
         return
     label, errors = case.operation.label, response.json()["errors"]

@@ -1,4 +1,4 @@
-"""Who runs a project limits and ends its workspaces, within what limits him, and nothing else."""
+"""A project administrator limits and ends the workspaces of his project, within his own limits, and does nothing else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def project_allows(world: World, **terms: Any) -> None:
     policy_change(policy=policy_of(world.slice.project), terms=terms, actor=None, now=db_now())
 
 
-# By term: what the project allows, what is within it, and what is beyond it.
+# Each term has what the project allows, a value within it, and one beyond it.
 BOUNDS: dict[str, tuple[Any, Any, Any]] = {
     "nodes_approval": (8, 8, 9),
     "duration_max_s": (30 * 86_400, 20 * 86_400, 31 * 86_400),
