@@ -44,7 +44,8 @@ def test_asking_for_less_or_ranking_higher_costs_nobody_his_place(owner: Caller,
 
 
 def test_a_smaller_request_that_may_start_sooner_is_promised_that(owner: Caller, world: World) -> None:
-    factories.started(world.slice, world.people.owner, nodes=1)
+    for duration_s in (3600, 3 * 3600):
+        factories.started(world.slice, world.people.owner, nodes=1, duration_s=duration_s)
     other = factories.make_slice(world.cluster, owner=world.people.owner)
     waiting = factories.gpr(other, world.people.owner, nodes=2)
     before = owner.get(f"gprs/{waiting.pk}/").json()
