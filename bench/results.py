@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,26 +34,49 @@ def record(figures: Sequence[Figure], *, today: date) -> None:
 
 
 def table_of(rows: Sequence[dict[str, Any]]) -> str:
-    """Returns as Markdown the figures that have a goal. All others stand in the JSON alone."""
-    lines = ["| bench | case | ours | peer | goal | measured |", "|---|---|---|---|---|---|"]
-    for row in rows:
+    """Returns the figures that have a goal as Markdown. All others stand in the JSON alone.
+
+    A missed goal has its own line. A bench's figures that keep the same goal share one, which shows the worst of them.
+    """
+    lines: dict[object, list[Figure]] = defaultdict(list)
+    benches: dict[str, set[str]] = defaultdict(set)
+    for index, row in enumerate(rows):
         figure = Figure(**{name: value for name, value in row.items() if name != "date"})
         if figure.goal:
-            goal = figure.goal if is_met(figure) else f"{figure.goal}, **missed**"
-            lines.append(
-                f"| {figure.bench} | {figure.case} | {amount(figure.ours, figure.unit)} | {peer_of(figure)} | {goal} | {row['date']} |"
-            )
-    return "\n".join(lines) + "\n"
+            lines[(figure.bench, figure.goal, figure.unit) if is_met(figure) else index].append(figure)
+            benches[row["date"]].add(figure.bench)
+    days = "; ".join(f"{day}: {', '.join(sorted(names))}" for day, names in sorted(benches.items()))
+    return "\n".join(["bench | case | ours | goal", "---|---|---|---", *_lines(lines.values()), "", f"Measured on {days}.", ""])
+
+
+def _lines(lines: Iterable[Sequence[Figure]]) -> Iterator[str]:
+    before = ""
+    for equal in lines:
+        figure = max(equal, key=_used_share)
+        head, colon, tail = f"{figure.bench} | {figure.case}".partition(": ")
+        case = f"{figure.bench} | … {tail}" if colon and head == before else f"{head}{colon}{tail}"
+        before = head
+        count = "" if len(equal) == 1 else f" (the worst of {len(equal)})"
+        ours = " beside ".join(filter(None, (amount(figure.ours, figure.unit), peer_of(figure))))
+        yield f"{case}{count} | {ours} | {figure.goal if is_met(figure) else f'{figure.goal}, **missed**'}"
 
 
 def is_met(figure: Figure) -> bool:
     """A goal is a bound ("<= 1.5", in the figure's unit), times the peer's figure where it names one ("<= 1.5 x fifo"), or a number."""
     if about := ABOUT.fullmatch(figure.goal):
         return abs(figure.ours - float(about[1])) <= float(about[2])
+    if BOUND.match(figure.goal) is None:
+        return figure.ours == float(figure.goal)
+    return _used_share(figure) <= 1
+
+
+def _used_share(figure: Figure) -> float:
+    """Returns how much of its bound a figure uses; 0 if its goal is no bound."""
     bound = BOUND.match(figure.goal)
     if bound is None:
-        return figure.ours == float(figure.goal)
+        return 0.0
     limit = float(bound[2])
     if " x " in figure.goal and figure.peer_value is not None:
         limit *= figure.peer_value
-    return figure.ours <= limit if bound[1] == "<=" else figure.ours >= limit
+    used, of = (figure.ours, limit) if bound[1] == "<=" else (limit, figure.ours)
+    return used / of if of else inf if used else 0.0

@@ -1,8 +1,8 @@
 """Measures speed on the cases that others publish: filling a cluster, one large gang, a deep queue, submits per second.
 
 Each twice: the planner alone, and end to end through the services on PostgreSQL and Redis (bench/hub/speed_hub.py); submits also over HTTP
-(bench/hub/speed_http.py). The peers' figures were
-taken on other runs, most of them with an API server: only the end-to-end ones are of that kind.
+(bench/hub/speed_http.py). The peers' figures come from other runs, most of them with an API server; only our end-to-end ones are of that
+kind. We reserve nodes where KAI and kube-scheduler bind pods.
 """
 
 from __future__ import annotations

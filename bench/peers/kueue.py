@@ -1,8 +1,8 @@
-"""Kueue's own load tests in real time: our planner, beside Kueue itself where it can be run, and beside its published figures.
+"""Runs Kueue's own load tests in real time through our planner, beside Kueue itself where it can run, and beside its published figures.
 
-A cohort is a pool with one node of all its CPUs, a queue a project that is guaranteed its quota: what others leave idle it borrows, and
-whoever is entitled takes it back. Nobody has notice or a minimum run there or here, and an evicted workload begins again. Time is counted
-in milliseconds. bench/README.md says what still differs.
+A cohort is a pool with one node of all its CPUs, a queue is a project that is guaranteed its quota: it borrows what others leave idle, and
+they take it back. Neither side gives notice or a minimum run, and an evicted workload begins again. Time is counted in milliseconds.
+Kueue's time includes its API server, and it takes the oldest among equals.
 """
 
 from __future__ import annotations

@@ -47,4 +47,32 @@ def test_a_bench_that_ran_again_has_its_new_figures_alone_and_others_keep_theirs
     text = (tmp_path / "README.md").read_text()
     assert text.startswith("Before.\n")
     assert text.endswith("\nBehind.\n")
-    assert "| hub | a tick | 0.5 s |  | <= 1 | 2026-11-27 |" in text
+    assert "hub | a tick | 0.5 s | <= 1\n" in text
+    assert "Measured on 2026-02-02: live; 2026-11-27: hub." in text
+
+
+def test_equal_goals_that_are_met_share_the_line_of_the_worst_and_each_missed_one_has_its_own() -> None:
+    figures = [
+        Figure("hub", "page: a", "ms", 20, goal="<= 200"),
+        Figure("hub", "page: b", "ms", 199, goal="<= 200"),
+        Figure("hub", "page: c", "ms", 201, goal="<= 200"),
+        Figure("hub", "page: d", "ms", 300, "peer", 100, goal="<= 200"),
+        Figure("live", "page: a", "ms", 2, goal="<= 200"),
+        Figure("live", "no goal", "ms", 2),
+    ]
+
+    table = results.table_of([{"date": DAY.isoformat(), **figure.as_dict()} for figure in figures])
+
+    assert table.splitlines()[2:-2] == [
+        "hub | page: b (the worst of 2) | 199 ms | <= 200",
+        "hub | … c | 201 ms | <= 200, **missed**",
+        "hub | … d | 300 ms beside 100 ms (peer) | <= 200, **missed**",
+        "live | page: a | 2 ms | <= 200",
+    ]
+
+
+def test_the_readme_shows_the_recorded_figures_in_1200_words_at_most() -> None:
+    text = results.README.read_text()
+
+    assert results.table_of(json.loads(results.RESULTS.read_text())) in text
+    assert len(text.split()) <= 1200
