@@ -19,7 +19,7 @@ from core.rest.fields import Flag, Id, NewName, Nothing, StrictSerializer, Text,
 from core.rest.filters import Moment, ReferenceFilter, Words
 from core.rest.nested import nested
 from core.rest.output import ModelOutputSerializer, OutputSerializer
-from core.rest.pagination import CreatedPagination, NamePagination
+from core.rest.pagination import CreatedPagination, NamePagination, OnePage
 from core.rest.references import one_by_id
 from core.rest.views import ApiViewSet
 from inventory.models import DRAIN_MAX_S, PHASES, AgentSession, Cluster, Gpu, Node, Reservation, ReservationState, ReservedGpu
@@ -412,12 +412,11 @@ class ShapeSerializer(OutputSerializer[Any]):
 class ShapeViewSet(ApiViewSet[Any]):
     queryset = Node.objects.none()
     serializer_class = ShapeSerializer
+    pagination_class = OnePage
 
-    @extend_schema(responses=ShapeSerializer(many=True), parameters=[])
     def list(self, request: Request) -> Response:
-        self.filter_queryset(self.get_queryset())  # validates the query parameters
         shapes = shapes_visible_to(actor_of(request), now=self.now)
-        return Response({"next": None, "previous": None, "results": ShapeSerializer(shapes, many=True).data})
+        return self.get_paginated_response(ShapeSerializer(shapes, many=True).data)
 
 
 class ScheduleSerializer(ModelOutputSerializer[Reservation]):

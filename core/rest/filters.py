@@ -18,7 +18,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 from core.rest.fields import whole_number
-from core.rest.pagination import CURSOR, CURSOR_MAX_CHARS, PAGE_SIZE
+from core.rest.pagination import CURSOR, CURSOR_MAX_CHARS
 from core.rest.references import is_object
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z", re.ASCII)
@@ -31,7 +31,7 @@ def check_parameters(view: Any, request: Request) -> None:
         return
     faults, known = {}, _declared(view)
     if view.action == "list":
-        known |= {CURSOR, PAGE_SIZE, *_filters_of(view)}
+        known |= {*_filters_of(view), *(each["name"] for each in view.paginator.get_schema_operation_parameters(view))}
     for name, values in request.query_params.lists():
         most = CURSOR_MAX_CHARS if name == CURSOR else PARAMETER_MAX_CHARS
         if sum(map(len, values)) > most:

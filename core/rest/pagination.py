@@ -108,6 +108,21 @@ class CreatedPagination(BasePagination):
         return replace_query_param(self._url, CURSOR, cursor) if cursor is not None else None
 
 
+class OnePage(CreatedPagination):
+    """A list that is computed as a whole, and in its own order."""
+
+    ordering = ()
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> list[Any]:
+        return list(queryset)
+
+    def get_paginated_response(self, data: Any) -> Response:
+        return Response({"next": None, "previous": None, "results": data})
+
+    def get_schema_operation_parameters(self, view: APIView) -> list[dict[str, Any]]:
+        return []
+
+
 class NamePagination(CreatedPagination):
     ordering = ("name", "id")
 

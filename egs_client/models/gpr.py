@@ -748,14 +748,6 @@ class Standing(Struct, kw_only=True):
     measured_hours: float
 
 
-class Suggestions(Struct, kw_only=True):
-    """A list that always has one page."""
-
-    next: str | None = None
-    previous: str | None = None
-    results: list[Suggestion]
-
-
 class Supply(Struct, kw_only=True):
     id: str
     name: str

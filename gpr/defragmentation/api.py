@@ -17,6 +17,7 @@ from accounts.permissions import IsAdmin
 from accounts.policy import Verb
 from core.rest.fields import Reference, StrictSerializer, Text, ToldNumber
 from core.rest.output import OutputSerializer
+from core.rest.pagination import OnePage
 from core.rest.references import one_by_id
 from core.rest.views import ApiViewSet
 from gpr.defragmentation.selectors import WantedRoom, room_question, suggestions
@@ -78,14 +79,6 @@ class SuggestionSerializer(OutputSerializer[Any]):
     fingerprint = serializers.CharField()
 
 
-class SuggestionsSerializer(OutputSerializer[Any]):
-    """A list that always has one page."""
-
-    next = serializers.CharField(allow_null=True, default=None)
-    previous = serializers.CharField(allow_null=True, default=None)
-    results = SuggestionSerializer(many=True)
-
-
 class RoomAnswerSerializer(OutputSerializer[Any]):
     fits = serializers.BooleanField(help_text="Whether it fits without moving a request.")
     instead_at = serializers.DateTimeField(allow_null=True, help_text="When it would fit next; null if it fits.")
@@ -95,15 +88,15 @@ class RoomAnswerSerializer(OutputSerializer[Any]):
 class DefragmentationViewSet(ApiViewSet[Eviction]):
     queryset = Eviction.objects.none()
     serializer_class = SuggestionSerializer
+    pagination_class = OnePage
     read_actions = ("question",)
 
     def get_permissions(self) -> Sequence[Any]:
         return [IsAdmin()] if self.action else super().get_permissions()
 
-    @extend_schema(operation_id="defragmentation_list", responses={200: SuggestionsSerializer})
     def list(self, request: Request) -> Response:
         """List proposals for waiting requests, the lowest cost first. Nothing moves until an administrator applies one."""
-        return Response(SuggestionsSerializer({"results": suggestions(now=self.now)}).data)
+        return self.get_paginated_response(SuggestionSerializer(suggestions(now=self.now), many=True).data)
 
     @extend_schema(request=RoomQuestion, responses={200: RoomAnswerSerializer})
     @action(detail=False, methods=["post"])

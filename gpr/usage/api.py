@@ -19,7 +19,7 @@ from accounts.permissions import IsAdmin
 from core.rest.fields import StrictSerializer, Text
 from core.rest.filters import Day, ReferenceFilter, day_given
 from core.rest.output import ModelOutputSerializer, OutputSerializer
-from core.rest.pagination import CreatedPagination
+from core.rest.pagination import CreatedPagination, OnePage
 from core.rest.references import is_object
 from core.rest.views import ApiViewSet
 from gpr.models import ShapePrice, UsageDay
@@ -174,8 +174,8 @@ class LeagueViewSet(ApiViewSet[Any]):
     queryset = UsageDay.objects.none()
     serializer_class = StandingSerializer
     filterset_class = DaysFilter
+    pagination_class = OnePage
 
-    @extend_schema(responses=StandingSerializer(many=True))
     def list(self, request: Request) -> Response:
         """Compare the slices of each project by how much of their GPU time they use, the most efficient first.
 
@@ -186,4 +186,4 @@ class LeagueViewSet(ApiViewSet[Any]):
         since = day_given(asked.get("since")) or self.now.date().replace(day=1)
         until = day_given(asked.get("until")) or date.max
         standings = league(actor_of(request), since=since, until=until)
-        return Response({"next": None, "previous": None, "results": StandingSerializer(standings, many=True).data})
+        return self.get_paginated_response(StandingSerializer(standings, many=True).data)

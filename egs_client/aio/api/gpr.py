@@ -236,12 +236,9 @@ class Budgets(AsyncResource):
 
 
 class Defragmentation(AsyncResource):
-    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Suggestions]:
-        """List proposals for waiting requests, the lowest cost first. Nothing moves until an administrator applies one.
-
-        page_size: Rows a page.
-        """
-        return AsyncPages(self.client, "defragmentation/", params={"page_size": page_size}, kind=models.Suggestions)
+    def list(self) -> AsyncPages[models.Suggestion]:
+        """List proposals for waiting requests, the lowest cost first. Nothing moves until an administrator applies one."""
+        return AsyncPages(self.client, "defragmentation/", kind=models.Suggestion)
 
     async def question(
         self,
@@ -2235,17 +2232,11 @@ class Usage(AsyncResource):
 
 
 class UsageLeague(AsyncResource):
-    def list(
-        self, *, page_size: int | UnsetType = UNSET, since: str | UnsetType = UNSET, until: str | UnsetType = UNSET
-    ) -> AsyncPages[models.Standing]:
+    def list(self, *, since: str | UnsetType = UNSET, until: str | UnsetType = UNSET) -> AsyncPages[models.Standing]:
         """Compare the slices of each project by how much of their GPU time they use, the most efficient first. A member sees the places
         of his own slices, an administrator of a project those of all its slices. Projects may stay out of it.
-
-        page_size: Rows a page.
         """
-        return AsyncPages(
-            self.client, "usage/league/", params={"page_size": page_size, "since": since, "until": until}, kind=models.Standing
-        )
+        return AsyncPages(self.client, "usage/league/", params={"since": since, "until": until}, kind=models.Standing)
 
 
 class UsagePrices(AsyncResource):

@@ -360,9 +360,6 @@ class Schedule(AsyncResource):
 
 
 class Shapes(AsyncResource):
-    def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Shape]:
-        """Sorted by created_at (descending), id.
-
-        page_size: Rows a page.
-        """
-        return AsyncPages(self.client, "shapes/", params={"page_size": page_size}, kind=models.Shape)
+    def list(self) -> AsyncPages[models.Shape]:
+        """GET shapes/"""
+        return AsyncPages(self.client, "shapes/", kind=models.Shape)

@@ -236,12 +236,9 @@ class Budgets(Resource):
 
 
 class Defragmentation(Resource):
-    def list(self, *, page_size: int | UnsetType = UNSET) -> Pages[models.Suggestions]:
-        """List proposals for waiting requests, the lowest cost first. Nothing moves until an administrator applies one.
-
-        page_size: Rows a page.
-        """
-        return Pages(self.client, "defragmentation/", params={"page_size": page_size}, kind=models.Suggestions)
+    def list(self) -> Pages[models.Suggestion]:
+        """List proposals for waiting requests, the lowest cost first. Nothing moves until an administrator applies one."""
+        return Pages(self.client, "defragmentation/", kind=models.Suggestion)
 
     def question(
         self,
@@ -2235,15 +2232,11 @@ class Usage(Resource):
 
 
 class UsageLeague(Resource):
-    def list(
-        self, *, page_size: int | UnsetType = UNSET, since: str | UnsetType = UNSET, until: str | UnsetType = UNSET
-    ) -> Pages[models.Standing]:
+    def list(self, *, since: str | UnsetType = UNSET, until: str | UnsetType = UNSET) -> Pages[models.Standing]:
         """Compare the slices of each project by how much of their GPU time they use, the most efficient first. A member sees the places
         of his own slices, an administrator of a project those of all its slices. Projects may stay out of it.
-
-        page_size: Rows a page.
         """
-        return Pages(self.client, "usage/league/", params={"page_size": page_size, "since": since, "until": until}, kind=models.Standing)
+        return Pages(self.client, "usage/league/", params={"since": since, "until": until}, kind=models.Standing)
 
 
 class UsagePrices(Resource):

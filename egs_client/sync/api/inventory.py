@@ -360,9 +360,6 @@ class Schedule(Resource):
 
 
 class Shapes(Resource):
-    def list(self, *, page_size: int | UnsetType = UNSET) -> Pages[models.Shape]:
-        """Sorted by created_at (descending), id.
-
-        page_size: Rows a page.
-        """
-        return Pages(self.client, "shapes/", params={"page_size": page_size}, kind=models.Shape)
+    def list(self) -> Pages[models.Shape]:
+        """GET shapes/"""
+        return Pages(self.client, "shapes/", kind=models.Shape)

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from drf_spectacular.generators import SchemaGenerator
 
 from slices.models import Project
 from tests import factories
@@ -46,6 +47,20 @@ NONSENSE += [
 def test_a_cursor_that_is_none_is_a_400(admin: Caller) -> None:
     for value in NONSENSE:
         assert faults(admin.get(f"projects/?cursor={packed(value)}")) == ["cursor"]
+
+
+def test_every_list_refuses_a_cursor_that_is_not_its_own_and_a_page_of_no_rows(admin: Caller) -> None:
+    schema: Any = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    lists = [
+        path
+        for path, methods in schema["paths"].items()
+        if "{" not in path and methods.get("get", {}).get("operationId", "").endswith("_list")
+    ]
+    assert len(lists) > 40
+    for path in lists:
+        for ask in ("cursor=x", "page_size=0"):
+            found = admin.get(f"{path.removeprefix('/api/v1/')}?{ask}")
+            assert (path, found.status_code, faults(found)) == (path, 400, [ask.split("=")[0]])
 
 
 def test_text_that_is_no_cursor_is_a_400(admin: Caller) -> None:
