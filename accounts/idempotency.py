@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -20,10 +20,13 @@ from core.errors import Conflict, EgsError, Gone, InvalidInput, NotFound
 from core.rest.views import ApiViewSet, Handler
 
 HEADER = "Idempotency-Key"
-Remember = Callable[[UUID | None], None]
 MaybeId = TypeVar("MaybeId", UUID, UUID | None)
 KEY_MAX_CHARS = 255
 GONE = "A request with this Idempotency-Key succeeded, but its object has been deleted since, or you may not see it any more."
+
+
+class Remember(Protocol):
+    def __call__(self, object_id: UUID | None, told: Any = None) -> None: ...
 
 
 def post_once(view: ApiViewSet[Any], handler: Handler, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -45,21 +48,24 @@ def post_once(view: ApiViewSet[Any], handler: Handler, request: Request, *args: 
             return _id_of(answers[-1])
         with transaction.atomic():
             answers.append(handler(request, *args, **kwargs))
-            remember(_id_of(answers[-1]))
+            remember(_id_of(answers[-1]), _told_by(answers[-1]))
         return _id_of(answers[-1])
 
     route, digest = _route(request), digest_of(request.data)
     object_id, is_replay = create_once(user=actor_of(request), route=route, key=key, digest=digest, now=view.now, create=act)
-    return _again(view, object_id) if is_replay else answers[-1]
+    if not is_replay:
+        return answers[-1]
+    told = IdempotentCreation.objects.values_list("told", flat=True).get(user=actor_of(request), route=route, key=key)
+    return _again(view, object_id, told)
 
 
 def digest_of(body: Any) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
-def _again(view: ApiViewSet[Any], object_id: UUID | None) -> Response:
+def _again(view: ApiViewSet[Any], object_id: UUID | None, told: Any) -> Response:
     try:
-        answer = view.replay(object_id)
+        answer = view.replay(object_id) if told is None else Response(told)
     except (NotFound, Http404):
         raise Gone(GONE) from None
     answer.headers["Idempotency-Replayed"] = "true"
@@ -76,6 +82,11 @@ def _id_of(answer: Response) -> UUID | None:
     return UUID(str(id_)) if id_ is not None else None
 
 
+def _told_by(answer: Response) -> Any:
+    """What no object can tell again later, as the verdicts of many acts."""
+    return answer.data if _id_of(answer) is None else None
+
+
 def create_once(
     *, user: User, route: str, key: str, digest: str, now: datetime, create: Callable[[Remember], MaybeId]
 ) -> tuple[MaybeId, bool]:
@@ -87,8 +98,8 @@ def create_once(
         stored: Any = old.object_id
         return stored, True
 
-    def remember(object_id: UUID | None) -> None:
-        IdempotentCreation.objects.create(user=user, route=route, key=key, digest=digest, object_id=object_id, created_at=now)
+    def remember(object_id: UUID | None, told: Any = None) -> None:
+        IdempotentCreation.objects.create(user=user, route=route, key=key, digest=digest, object_id=object_id, told=told, created_at=now)
 
     try:
         return create(remember), False

@@ -268,6 +268,7 @@ class IdempotentCreation(models.Model):
     key = models.CharField(max_length=255)
     digest = models.CharField(max_length=64, help_text="SHA-256 of the request's body.")
     object_id = models.UUIDField(null=True, help_text="The object that was created; null: none, e.g. after a refusal.")
+    told = models.JSONField(null=True, help_text="The answer where no object can give it again.")
     created_at = models.DateTimeField()
 
     class Meta:

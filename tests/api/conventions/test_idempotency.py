@@ -48,6 +48,17 @@ def test_an_extension_that_is_sent_twice_extends_once(owner: Caller, world: Worl
     assert owner.post(path, {"extra_s": 60}, key="another").json()["duration_s"] == gpr.duration_s + 120
 
 
+def test_verdicts_on_many_requests_that_are_asked_for_again_are_those_of_the_first_time(owner: Caller, world: World) -> None:
+    gpr = factories.gpr(world.slice, world.people.owner)
+    body = {"act": "cancel", "ids": [str(gpr.pk), str(world.slice.pk)]}
+
+    first, second = owner.post("gprs/bulk/", body, key="k"), owner.post("gprs/bulk/", body, key="k")
+
+    assert [row["is_done"] for row in first.json()["results"]] == [True, False]
+    assert (second.status_code, second["Idempotency-Replayed"]) == (200, "true")
+    assert second.json() == first.json()
+
+
 def test_a_key_of_an_act_that_was_refused_is_free_again(owner: Caller, world: World) -> None:
     gpr = factories.gpr(world.slice, world.people.owner)
 
