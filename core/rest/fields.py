@@ -119,13 +119,13 @@ class Text(Verbatim):
 
 
 class Word(serializers.RegexField):
-    """Text that matches a pattern; nothing is trimmed."""
+    """Text that matches a pattern, without invisible characters; nothing is trimmed."""
 
     def __init__(self, regex: str, *, must: str, **kwargs: Any) -> None:
         super().__init__(regex, trim_whitespace=False, error_messages={"invalid": must}, **{"help_text": must, **kwargs})
 
     def to_internal_value(self, data: Any) -> str:
-        if not isinstance(data, str):
+        if not isinstance(data, str) or text_fault(data):
             self.fail("invalid")
         return super().to_internal_value(data)
 

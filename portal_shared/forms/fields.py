@@ -12,7 +12,7 @@ from django.utils import timezone
 from core.errors import BookingDoesNotFit, EgsError, InvalidInput, NameTaken, OverPolicy
 from core.names import name_fault, text_fault
 from core.pages import words
-from portal_shared.forms.refusals import refusal_of
+from portal_shared.forms.refusals import in_zone, refusal_of
 
 DURATION_HINT = "Write 90 min, 1h30m, 2 d or PT90M."
 FormT = TypeVar("FormT", bound=forms.Form)
@@ -126,11 +126,11 @@ def errors_placed(form: forms.Form, error: EgsError, fields: Mapping[str, str] |
     if isinstance(error, InvalidInput):
         for name, texts in error.extra["errors"].items():
             field = names.get(name, name)
-            form.add_error(field if field in form.fields else None, list(texts))
+            form.add_error(field if field in form.fields else None, [in_zone(text) for text in texts])
         return True
     at = next((name for name in _fields_of(error) if name in form.fields), None)
     if at is not None:
-        form.add_error(at, in_zone(refusal_of(error).detail))
+        form.add_error(at, refusal_of(error).detail)
     return at is not None
 
 
@@ -155,10 +155,3 @@ def rebound(form: FormT, **changes: Any) -> FormT:
         data[name] = value
     again._errors, again._bound_fields_cache = None, {}  # type: ignore[attr-defined]
     return again
-
-
-def in_zone(sentence: str) -> str:
-    """Converts the moments in a service's sentence to the reader's zone."""
-    now, zone = timezone.now(), timezone.get_current_timezone()
-    parts = (part if isinstance(part, str) else words.moment(part, now=now, zone=zone) for part in words.moments_in(sentence))
-    return "".join(parts)

@@ -1,8 +1,10 @@
-"""Rewords services' errors, which use the API's terms."""
+"""Rewords services' errors, which use the API's terms and UTC."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from django.utils import timezone
 
 from core.errors import EgsError, IllegalTransition, InvalidInput, NotFound, StaleState
 from core.pages import words
@@ -27,5 +29,12 @@ def refusal_of(error: EgsError) -> RefusalText:
         case IllegalTransition() if state := error.extra.get("state"):
             return RefusalText(error.title, f"By now its state is “{words.STATE_WORDS[state]}”. {alternative_to(state)}")
         case InvalidInput():
-            return RefusalText(error.title, " ".join(text for texts in error.extra["errors"].values() for text in texts))
-    return RefusalText(error.title, error.detail)
+            return RefusalText(error.title, in_zone(" ".join(text for texts in error.extra["errors"].values() for text in texts)))
+    return RefusalText(error.title, in_zone(error.detail))
+
+
+def in_zone(sentence: str) -> str:
+    """Converts the moments in a service's sentence to the reader's zone."""
+    now, zone = timezone.now(), timezone.get_current_timezone()
+    parts = (part if isinstance(part, str) else words.moment(part, now=now, zone=zone) for part in words.moments_in(sentence))
+    return "".join(parts)

@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 
 from core.errors import EgsError
-from portal_shared.forms.fields import errors_placed, in_zone
+from portal_shared.forms.fields import errors_placed
 from portal_shared.forms.refusals import refusal_of
 
 
@@ -19,4 +19,4 @@ class ServiceForm(forms.Form):
 
     def refuse(self, error: EgsError) -> None:
         if not errors_placed(self, error):
-            self.add_error(None, in_zone(refusal_of(error).detail))
+            self.add_error(None, refusal_of(error).detail)

@@ -117,6 +117,6 @@ def test_an_administrator_says_where_users_reach_a_cluster(admin: Caller, owner:
     assert admin.patch("clusters/aurora/", {"api_url": "https://api.example.org:6443"}).json()["api_url"] == "https://api.example.org:6443"
 
     assert owner.get("clusters/aurora/").json()["api_url"] is None
-    for wrong in ("http://plain.example.org", "https://", "https://user@host", "example.org", "https://a b", 5):
+    for wrong in ("http://plain.example.org", "https://", "https://user@host", "example.org", "https://a b", "https://a\u202eb", 5):
         assert faults(admin.patch("clusters/aurora/", {"api_url": wrong})) == ["api_url"]
     assert admin.patch("clusters/aurora/", {"api_url": ""}).json()["api_url"] == ""

@@ -1,9 +1,10 @@
-"""Refusals use the words of the pages: workspace, request, hours; never slices, GPRs, seconds or versions."""
+"""Refusals use the words of the pages: workspace, request, hours, the reader's clock; never slices, GPRs, seconds or versions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -36,7 +37,7 @@ from tests.pages.user_world import CREATE, HTMX, OFFERS, World, form, text
 pytestmark = pytest.mark.django_db
 
 API_WORDS = re.compile(
-    r"\bGPRs?\b|\bslices?\b|\bversion\b|_s\b|_gib\b|\b\d{3,} s\b|\b1 (nodes|GPUs)\b|[A-Z]{2,}_[A-Z]+|\(?\b(QUEUED|ACTIVE)\b"
+    r"\bGPRs?\b|\bslices?\b|\bversion\b|\bUTC\b|_s\b|_gib\b|\b\d{3,} s\b|\b1 (nodes|GPUs)\b|[A-Z]{2,}_[A-Z]+|\(?\b(QUEUED|ACTIVE)\b"
 )
 
 
@@ -76,6 +77,7 @@ def all_refusals(world: World) -> dict[str, EgsError]:
         "extended beyond the policy": refused(extend(90 * 86_400)),
         "extended by nothing": refused(extend(0)),
         "extended into a promise": refused(extend(7200)),
+        "booked where others are": refused(submit(is_booking=True, earliest_start_at=now + timedelta(minutes=30))),
         "longer than the policy": refused(submit(duration_s=100 * 86_400)),
         "larger than any": refused(submit(nodes=9)),
         "more than a node has": refused(submit(gpus_per_node=9)),
@@ -86,7 +88,7 @@ def all_refusals(world: World) -> dict[str, EgsError]:
 
 
 def test_no_refusal_on_a_page_speaks_as_the_api_does(world: World) -> None:
-    """A reader of pages has never heard of slices, GPRs or versions, and counts in hours."""
+    """A reader of pages has never heard of slices, GPRs or versions, counts in hours, and lives in his own time zone."""
     told = {name: refusal_of(error) for name, error in all_refusals(world).items()}
 
     wrong = {name: refusal for name, refusal in told.items() if API_WORDS.search(f"{refusal.title} {refusal.detail}")}

@@ -140,7 +140,7 @@ def test_an_extension_that_is_refused_says_until_when_and_who_is_next_and_offers
     markup = text(owner.post(address(runs, "extend"), {"version": runs.version, "extra": "3 h"}, headers=HTMX))
 
     assert "Others have been promised these GPUs" in markup
-    assert re.search(r"It can end at [^.]+ at the latest, then another request is next\.", markup)
+    assert re.search(r"It can end at (\w{3} )?\d\d:\d\d at the latest, then another request is next\.", markup)
     assert 'value="3 h"' in markup
     assert "canary" not in markup
     until = re.search(r'name="until" value="([^"]+)">Extend to', markup)
