@@ -18,6 +18,7 @@ from portal_shared.access import PageRequest
 from portal_shared.parts.budgets import meter_of
 from portal_shared.parts.policies import PolicyPanel
 from portal_shared.shell import Shell
+from portal_user.pages.requests.listing import may_create
 from slices.models import AtLimit, Policy, Slice
 from slices.selectors import budgets_of
 
@@ -70,7 +71,7 @@ class PolicyPage:
     @classmethod
     def build(cls, request: PageRequest, policy: Policy, slice_: Slice | None, *, sees_project: bool) -> PolicyPage:
         above = reverse("project-policy", args=[slice_.project.name]) if slice_ and sees_project else ""
-        shell = Shell.user(request, page="policy", slice_=slice_)
+        shell = Shell.user(request, page="policy", slice_=slice_, may_create=slice_ is not None and may_create(request, slice_))
         is_run = slice_ is not None and request.may_write and slice_.is_open and may(request.user, Verb.DECIDE, slice_)
         acts: dict[str, Any] = {}
         if is_run:

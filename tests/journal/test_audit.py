@@ -15,6 +15,7 @@ from django.test import Client
 
 from accounts.models import Scope
 from core.clock import db_now
+from journal.services import event_record
 from tests import factories
 from tests.api.conftest import Caller
 from tests.builders import SHAPE
@@ -120,6 +121,8 @@ def test_the_page_shows_values_before_and_after_and_finds_by_workspace_day_and_r
     def shown(query: str) -> str:
         return page.get(f"/admin/audit/?{query}").content.decode()
 
+    event_record(kind="cluster.enabled", message="It opens at 2026-11-27 14:20:00 UTC.", at=db_now())
+    assert "14:20:00 UTC" not in shown("kind=cluster.enabled")
     today = f"{db_now():%Y-%m-%d}"
     assert "role: owner → editor" in shown(f"slice=vision&kind=slice.member&since={today}")
     assert "No records" in shown("slice=speech&kind=slice.member")

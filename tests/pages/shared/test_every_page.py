@@ -14,6 +14,7 @@ from django.urls import URLPattern, reverse
 from accounts.devices.services import device_login_start
 from accounts.models import GroupRole, Identity, PlatformRole, Scope
 from core.clock import db_now
+from core.words import UTC_TEXT
 from gpr.bookings.services import SeriesTerms, series_create
 from gpr.models import BookingSeries, Gpr, Job, RepeatRule, ShapePrice
 from inventory.models import Cluster, MaintenanceWindow, Node
@@ -309,6 +310,8 @@ def test_a_page_answers_get_and_head_alike_and_no_browser_or_proxy_keeps_it(name
         answers = [admin.get(path, query, headers=headers) for query in queries for headers in ({}, HTMX)]
         assert_head_is(answers[0], admin.head(path))
         assert_no_address_gets_the_token(body_of(answers[0]).decode())
+        if answers[0].headers.get("Content-Type", "").startswith("text/html"):
+            assert not UTC_TEXT.search(body_of(answers[0]).decode()), "a time in a service's sentence is not on the reader's clock"
         answers += [admin.post(path, {}), admin.post(path, {}, headers=HTMX)]
 
     assert answers[0].status_code == (302 if name in REDIRECTS else 200), answers[0].headers

@@ -38,7 +38,8 @@ def test_the_bell_opens_the_newest_ten_with_links_to_what_they_are_about(world: 
 
 def test_reading_one_and_all_empties_the_bell(world: World, owner: Client) -> None:
     first = told(world.people.owner, "the one")
-    told(world.people.owner, "second")
+    told(world.people.owner, "second, at 2026-11-27 14:20:00 UTC")
+    assert "UTC</" not in text(owner.get("/notices/"))
 
     answer = owner.post(f"/notices/{first.pk}/read/", headers=HTMX)
     assert answer.status_code == 204
