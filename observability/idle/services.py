@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -18,7 +18,7 @@ from observability.models import LatestReading, Reading1m, Reading15s
 from observability.telemetry.selectors import IDLE_PERCENT
 from protocol.gpus.telemetry import STALE_S
 
-Minutes = Mapping[int, Mapping[datetime, int]]  # use in percent, by the id of the GPU's course and by minute
+Minutes = Mapping[datetime, Mapping[int | None, int]]  # use in percent, by minute and by the id of the GPU's course
 MINUTE: Final = Reading1m.STEP
 
 
@@ -71,12 +71,12 @@ def _series_of(gpr_ids: Iterable[UUID]) -> Mapping[UUID, list[int | None]]:
     return found
 
 
-def _idle_since(series: Iterable[int | None], minutes: Minutes, begin: datetime, until: datetime) -> datetime:
+def _idle_since(series: Sequence[int | None], minutes: Minutes, begin: datetime, until: datetime) -> datetime:
     """The end of the last minute in which a GPU worked or was not measured, or `begin`."""
-    courses = [minutes.get(series_id, {}) if series_id is not None else {} for series_id in series]
     minute = until - MINUTE
     while minute >= begin:
-        if not courses or any(course.get(minute, IDLE_PERCENT) >= IDLE_PERCENT for course in courses):
+        percents = minutes.get(minute, {})
+        if not series or any(percents.get(series_id, IDLE_PERCENT) >= IDLE_PERCENT for series_id in series):
             return minute + MINUTE
         minute -= MINUTE
     return begin

@@ -58,7 +58,8 @@ def sees_all_readings(actor: User) -> bool:
 
 
 def gpus_with_readings(actor: User, *, now: datetime) -> QuerySet[Gpu]:
-    """Returns GPUs whose readings the actor may know: `is_known`, `has_totals`, `is_fresh`, `heat` (-1: no fresh temperature), `held_by`.
+    """Returns GPUs whose readings the actor may know: `is_known`, `has_totals`, `is_fresh`, `heat` (-1: no fresh temperature), `held_by`
+    (empty: nobody holds it).
 
     A member sees GPUs that his workspaces hold now, and no reading or count from before that.
     """
@@ -79,8 +80,8 @@ def gpus_with_readings(actor: User, *, now: datetime) -> QuerySet[Gpu]:
             has_totals=Value(sees_all_readings(actor)),
             is_fresh=_as_bool(is_fresh),
             heat=Coalesce(Case(When(is_fresh, then=F("latest_reading__temperature_c"))), Value(-1), output_field=IntegerField()),
-            is_held=Exists(held),
         )
+        .alias(is_held=Exists(held))
         .prefetch_related(Prefetch("reserved", queryset=mine, to_attr="held_by"))
     )
     return found

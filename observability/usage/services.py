@@ -5,8 +5,8 @@ progress.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from datetime import date, datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from operator import add
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -16,16 +16,17 @@ from django.db.models import Q
 
 from gpr.idle.services import idle_forget
 from gpr.models import NO_WORKLOAD
-from gpr.usage.services import MS, NOTHING, UsageKey, Work, day_of, held_count, measured_add, progress_lock, workloads_forget
+from gpr.usage.services import DAY, MS, NOTHING, UsageKey, Work, day_of, held_count, measured_add, midnight, progress_lock, workloads_forget
 from inventory.models import Reservation, ReservedGpu
 from observability.idle.services import Minutes, minutes_observe
 from observability.models import Reading1m, RollUpProgress
-from observability.workloads.holders import has_minute, holders_among, names_of, pods_between
+from observability.workloads.holders import PodTime, has_minute, holders_among, names_of, pods_between
 
-CHUNK: Final = timedelta(minutes=10)
-CHUNKS_AT_ONCE: Final = 60
+CHUNK: Final = timedelta(minutes=20)  # each reads the boxes and their pods anew
+CHUNKS_AT_ONCE: Final = 30
 MINUTE_MS: Final = Reading1m.STEP // MS
 PERCENT: Final = 100
+Minute = tuple[datetime, Mapping[int | None, int]]  # with the use of each course in percent
 
 
 class OpenBoxNode(NamedTuple):
@@ -62,40 +63,47 @@ def _measure(now: datetime) -> bool:
         return False
     oldest = (now - Reading1m.KEPT).replace(second=0, microsecond=0)
     begin = max(progress.measured_until_at or _first_minute() or done_at, oldest)
-    end = min(done_at, begin + CHUNK)
+    end = min(done_at, begin + CHUNK, midnight(day_of(begin)) + DAY)
     if begin >= end:
         return False
     if progress.measured_until_at is not None and begin > progress.measured_until_at:
         idle_forget()
     boxes = _open_boxes(begin, end)
-    courses = _courses({series_id for box in boxes for _, series_id in box.gpus if series_id}, begin, end)
-    found = _work_of(boxes, courses, begin, end)
+    minutes = _minutes(begin, end)
+    found = _work_of(boxes, minutes, begin, end)
     measured_add(progress, found, names_of({key.workload for key in found}), until_at=end)
-    minutes_observe(courses, since=begin, until=end)
+    minutes_observe(minutes, since=begin, until=end)
     return end < done_at
 
 
-def _work_of(boxes: Sequence[OpenBoxNode], courses: Minutes, begin: datetime, end: datetime) -> dict[UsageKey, Work]:
-    minutes = [begin + n * Reading1m.STEP for n in range(-((begin - end) // Reading1m.STEP))]
+def _work_of(boxes: Sequence[OpenBoxNode], minutes: Minutes, begin: datetime, end: datetime) -> dict[UsageKey, Work]:
     pods = pods_between(begin, end)
     found: dict[UsageKey, Work] = {}
     for box in boxes:
-        sums: dict[tuple[UUID, date], list[int]] = defaultdict(lambda: [0, 0, 0])
-        inside = [(minute, day_of(minute)) for minute in minutes if box.has(minute)]
+        sums: dict[UUID, list[int]] = defaultdict(lambda: [0, 0, 0])
+        inside = [(minute, used) for minute, used in minutes.items() if box.has(minute)]
         holders = holders_among([gpu_id for gpu_id, _ in box.gpus], pods.get((box.gpr_id, box.node), ()))
         for (_, series_id), held_by in zip(box.gpus, holders, strict=True):
-            course = courses.get(series_id, {}) if series_id else {}
-            for minute, day in inside:
-                work = sums[next((pod.workload_id for pod in held_by if pod.has(minute)), NO_WORKLOAD), day]
-                work[0] += MINUTE_MS
-                percent = course.get(minute)
-                if percent is not None:
-                    work[1] += MINUTE_MS
-                    work[2] += percent * MINUTE_MS // PERCENT
-        for (workload_id, day), work in sums.items():
-            key = UsageKey(box.gpr_id, box.slice_id, box.cluster_id, box.shape, day, workload_id)
+            for workload_id, its in _shares(inside, held_by):
+                percents = [used[series_id] for _, used in its if series_id in used]
+                work = sums[workload_id]
+                work[0] += len(its) * MINUTE_MS
+                work[1] += len(percents) * MINUTE_MS
+                work[2] += sum(percents) * MINUTE_MS // PERCENT
+        for workload_id, work in sums.items():
+            key = UsageKey(box.gpr_id, box.slice_id, box.cluster_id, box.shape, day_of(begin), workload_id)
             found[key] = Work(*map(add, found.get(key, NOTHING), work))
     return found
+
+
+def _shares(minutes: Sequence[Minute], held_by: Iterable[PodTime]) -> Iterator[tuple[UUID, Sequence[Minute]]]:
+    """A minute belongs to the first pod that was there."""
+    for pod in held_by:
+        if its := [minute for minute in minutes if pod.has(minute[0])]:
+            yield pod.workload_id, its
+            minutes = [minute for minute in minutes if not pod.has(minute[0])]
+    if minutes:
+        yield NO_WORKLOAD, minutes
 
 
 def _first_minute() -> datetime | None:
@@ -116,9 +124,8 @@ def _open_boxes(begin: datetime, end: datetime) -> Sequence[OpenBoxNode]:
     return list(boxes.values())
 
 
-def _courses(series: Collection[int], begin: datetime, end: datetime) -> dict[int, dict[datetime, int]]:
-    rows = Reading1m._default_manager.filter(series_id__in=series, at__gte=begin, at__lt=end, utilization_percent__isnull=False)
-    found: dict[int, dict[datetime, int]] = defaultdict(dict)
-    for series_id, at, percent in rows.values_list("series_id", "at", "utilization_percent").iterator():
-        found[series_id][at] = percent or 0
-    return found
+def _minutes(begin: datetime, end: datetime) -> dict[datetime, dict[int | None, int]]:
+    """Reads each minute of the whole fleet by itself: a list of 10,000 courses, and a time in each row, would take longer."""
+    known: Any = Reading1m._default_manager.filter(utilization_percent__isnull=False)
+    minutes = [begin + n * Reading1m.STEP for n in range(-((begin - end) // Reading1m.STEP))]
+    return {minute: dict(known.filter(at=minute).values_list("series_id", "utilization_percent")) for minute in minutes}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
@@ -153,7 +154,7 @@ def cells_for(request: PageRequest) -> list[Cell]:
         Cell(pk, cluster, rack, node, shape, index, state if is_healthy else SICK, *readings.get(pk, NO_READING), holders.get(pk))
         for pk, cluster, rack, node, shape, index, state, is_healthy in rows
     ]
-    return sorted(cells, key=lambda cell: (cell.cluster, cell.rack, cell.node, cell.index, str(cell.id)))
+    return sorted(cells, key=attrgetter("cluster", "rack", "node", "index", "id"))
 
 
 NO_READING: Final = (None, None, None)

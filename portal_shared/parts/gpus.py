@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -154,12 +154,11 @@ class GpuTable:
     def build(cls, request: PageRequest, portal: Portal) -> GpuTable:
         url, filters = portal.url("gpus"), GpuFilters.of(request)
         known = gpus_with_readings(request.user, now=request.now)
-        counts = _counts(known)
+        counts, hottest, places = _counted(known)
         found = page_of(request, filters.narrow(known.filter(in_view(filters.view))), ordering=ORDER)
         total = None if filters.is_narrow else counts[filters.view or "all"]
-        places = list(known.order_by().values_list("node__cluster__name", "node__shape").distinct())
         return cls(
-            facts=tuple(_facts(counts, url)),
+            facts=tuple(_facts(counts, hottest, url)),
             tabs=tuple(
                 Tab(word, url_with(url, filters.in_url, view=view), filters.view == view, counts[view or "all"])
                 for view, word in VIEWS.items()
@@ -178,30 +177,31 @@ class GpuTable:
         )
 
 
-def _counts(known: QuerySet[Gpu, Gpu]) -> dict[str, Any]:
-    rows: Any = known.prefetch_related(None).order_by()
-    by_view = {str(view): Count("pk", filter=in_view(view)) for view in View}
-    throttled = Q(is_fresh=True, latest_reading__throttled_percent__gt=0)
-    counted: dict[str, Any] = rows.aggregate(
-        all=Count("pk"),
-        hottest=Max("heat"),
-        power_w=Sum("latest_reading__power_w", filter=Q(is_fresh=True)),
-        throttled=Count("pk", filter=throttled),
-        **by_view,
-    )
-    return counted
+def _counted(known: QuerySet[Gpu, Gpu]) -> tuple[Counter[str], int, list[tuple[str, str]]]:
+    """Returns counts of GPUs, their highest temperature (-1: none), and which clusters have them in which shapes."""
+    counted = {
+        "all": Count("pk"),
+        "power_w": Sum("latest_reading__power_w", filter=Q(is_fresh=True), default=0),
+        "throttled": Count("pk", filter=Q(is_fresh=True, latest_reading__throttled_percent__gt=0)),
+        **{str(view): Count("pk", filter=in_view(view)) for view in View},
+    }
+    rows: Any = known.prefetch_related(None).order_by().values("node__cluster__name", "node__shape")
+    groups = list(rows.annotate(hottest=Max("heat"), **counted))
+    counts: Counter[str] = Counter()
+    for group in groups:
+        counts.update({name: group[name] for name in counted})
+    hottest = max((group["hottest"] for group in groups), default=-1)
+    return counts, hottest, [(group["node__cluster__name"], group["node__shape"]) for group in groups]
 
 
-def _facts(counts: dict[str, Any], url: str) -> list[Fact]:
-    hottest = counts["hottest"] if (counts["hottest"] or -1) >= 0 else None
-    tone = "" if hottest is None or hottest < HOT_C else "bad"
+def _facts(counts: Counter[str], hottest: int, url: str) -> list[Fact]:
     return [
         Fact("GPUs", words.number(counts["all"])),
-        Fact("Hottest", f"{hottest} °C" if hottest is not None else "none", tone=tone),
+        Fact("Hottest", with_unit(hottest if hottest >= 0 else None, "°C"), tone="bad" if hottest >= HOT_C else ""),
         Fact(f"{HOT_C} °C or more", words.number(counts[View.HOT]), url=f"{url}?view=hot", tone="late" if counts[View.HOT] else ""),
         Fact("Throttled now", words.number(counts["throttled"]), tone="late" if counts["throttled"] else ""),
         Fact("Held and idle", words.number(counts[View.IDLE]), url=f"{url}?view=idle", tone="late" if counts[View.IDLE] else ""),
-        Fact("Power", f"{(counts['power_w'] or 0) / 1000:,.1f} kW"),
+        Fact("Power", f"{counts['power_w'] / 1000:,.1f} kW"),
         Fact("Stale", words.number(counts[View.STALE]), "no reading for a minute", url=f"{url}?view=stale"),
     ]
 
@@ -226,7 +226,7 @@ def line_of(gpu: Any, portal: Portal, spark: Spark | None, now: datetime) -> Gpu
         memory=_memory(reading, gpu),
         spark=spark,
         holder=GpuHolder.of(box, portal) if box else None,
-        notes=tuple(_notes(reading, is_fresh=gpu.is_fresh, is_held=gpu.is_held, now=now)),
+        notes=tuple(_notes(reading, is_fresh=gpu.is_fresh, is_held=box is not None, now=now)),
     )
 
 
@@ -295,7 +295,7 @@ def gpus_csv(request: PageRequest, _: Portal) -> StreamedText:
 
     def cells(gpu: Any) -> Sequence[Cell]:
         reading, box = reading_of(gpu), gpu.held_by[0].reservation if gpu.held_by else None
-        notes = _notes(reading, is_fresh=gpu.is_fresh, is_held=gpu.is_held, now=request.now)
+        notes = _notes(reading, is_fresh=gpu.is_fresh, is_held=box is not None, now=request.now)
         measured = ("temperature_c", "utilization_percent", "power_w", "memory_used_mib")
         return [
             *(gpu.node.cluster.name, gpu.node.name, gpu.index, gpu.uuid, gpu.node.shape),
