@@ -21,7 +21,7 @@ from portal_shared.parts.portals import Portal
 from portal_shared.parts.usage import render_usage, usage_csv
 from portal_shared.parts.workloads.detail import render_workload
 from portal_shared.parts.workloads.listing import render_workloads, workloads_csv
-from portal_shared.parts.workloads.pods import render_pods
+from portal_shared.parts.workloads.pods import pods_csv, render_pods
 from slices.models import Life
 
 SharedView = Callable[..., HttpResponseBase]
@@ -54,6 +54,7 @@ def shared_paths(portal: Portal) -> list[URLPattern]:
         page("workloads/workloads.csv", workloads_csv, "workloads-csv"),
         page("workloads/<uuid:pk>/", render_workload, "workload"),
         page("pods/", render_pods, "pods"),
+        page("pods/pods.csv", pods_csv, "pods-csv"),
         page("usage/", render_usage, "usage"),
         page("usage/usage.csv", usage_csv, "usage-csv"),
         page("alerts/", alerts.render_alerts, "alerts"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -10,9 +11,11 @@ from django.http import HttpResponse
 from core.pages import words
 from core.pages.parts import Fact, ListFoot, Tab
 from core.rest.references import id_of
+from core.streaming import StreamedText
 from observability.workloads.models import Pod
 from observability.workloads.selectors import PodView, pods_in, pods_matching, pods_visible_to
 from portal_shared.access import PageRequest
+from portal_shared.parts.csv_files import Cell, list_csv
 from portal_shared.parts.paging import at_page, foot_of, page_of, url_with
 from portal_shared.parts.portals import Portal
 from portal_shared.parts.workloads.filters import ListFilters
@@ -20,6 +23,10 @@ from portal_shared.shell import WorkspaceMark
 from protocol.pods import Hold
 
 ORDER: Final = ("-created_at", "id")
+CSV_COLUMNS: Final = (
+    *("name", "place", "namespace", "workspace", "cluster", "state", "why", "workload", "workload_kind", "request", "node"),
+    *("gpus", "restarts", "created_at", "started_at", "ended_at"),
+)
 VIEWS: Final = {"": "There now", PodView.RUNNING: "Running", PodView.HELD_BACK: "Kept from running", PodView.ENDED: "Ended"}
 HOLDS: Final = {Hold.GATE: "Waits", Hold.SCHEDULER: "Not placed", Hold.IMAGE: "No image", Hold.CONTAINER: "Starts"}
 
@@ -98,8 +105,7 @@ class PodTable:
         url, filters = portal.url("pods"), ListFilters.of(request, VIEWS)
         known = pods_visible_to(request.user)
         counts = _counts(_within(known, filters))
-        shown = _within(known.filter(pods_in(filters.view)) if filters.view else known.filter(gone_at=None), filters)
-        found = page_of(request, shown.filter(pods_matching(filters.q)) if filters.q else shown, ordering=ORDER)
+        found = page_of(request, _shown(known, filters), ordering=ORDER)
         clusters: Any = known.order_by().values_list("cluster__name", flat=True).distinct()
         return cls(
             facts=tuple(_facts(counts, url, filters)),
@@ -110,7 +116,13 @@ class PodTable:
             filters=filters,
             clusters=tuple(sorted(clusters)),
             rows=tuple(PodLine.of(pod, portal) for pod in found.rows),
-            foot=foot_of(found, url, filters.in_url, total=None if filters.q else counts[filters.view or "there"]),
+            foot=foot_of(
+                found,
+                url,
+                filters.in_url,
+                total=None if filters.q else counts[filters.view or "there"],
+                csv_url=portal.url("pods-csv"),
+            ),
             url=url_with(url, filters.in_url, **at_page(request), part="rows"),
             facts_url=url_with(url, filters.in_url, part="facts"),
             workloads_url=portal.url("workloads"),
@@ -126,6 +138,11 @@ def _about(rows: list[Pod], filters: ListFilters) -> str:
     if filters.workload:
         return f"of {rows[0].workload.kind} {rows[0].workload.name}"
     return f"of request {rows[0].gpr.name}" if filters.gpr and rows[0].gpr else ""
+
+
+def _shown(known: QuerySet[Pod, Pod], filters: ListFilters) -> QuerySet[Pod, Pod]:
+    rows = _within(known.filter(pods_in(filters.view) if filters.view else Q(gone_at=None)), filters)
+    return rows.filter(pods_matching(filters.q)) if filters.q else rows
 
 
 def _within(rows: QuerySet[Pod, Pod], filters: ListFilters) -> QuerySet[Pod, Pod]:
@@ -174,3 +191,17 @@ def render_pods(request: PageRequest, portal: Portal) -> HttpResponse:
     parts = {"rows": "components/workloads/pod_rows.html", "facts": "components/workloads/pod_facts.html"}
     template = parts.get(request.GET.get("part", ""), f"{portal.name}/workloads/pods.html")
     return portal.render(request, template, nav="workloads", table=PodTable.build(request, portal))
+
+
+def pods_csv(request: PageRequest, _: Portal) -> StreamedText:
+    rows = _shown(pods_visible_to(request.user), ListFilters.of(request, VIEWS))
+    return list_csv(rows, ordering=ORDER, columns=CSV_COLUMNS, cells=_cells, name="pods")
+
+
+def _cells(pod: Pod) -> Sequence[Cell]:
+    workload = pod.workload
+    return [
+        *(pod.name, pod.place, workload.namespace, workload.slice.name, pod.cluster.name, state_of(pod)[1], pod.why),
+        *(workload.name, workload.kind, pod.gpr.name if pod.gpr else "", pod.node, pod.gpu_count, pod.restarts),
+        *(pod.created_at, pod.started_at, pod.gone_at),
+    ]

@@ -1,4 +1,4 @@
-"""Lists of GPUs, workloads and alerts as CSV: the rows of the page, nobody else's, and no cell that a spreadsheet runs."""
+"""Lists of GPUs, workloads, pods and alerts as CSV: the rows of the page, nobody else's, and no cell that a spreadsheet runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from core.clock import db_now
 from gpr.models import Gpr
 from inventory.models import Gpu
-from observability.workloads.models import Workload
+from observability.workloads.models import Pod, Workload
 from portal_shared.parts import csv_files
 from slices.models import Slice
 from tests.observability.alerts.rows import alert_of, rule_of
@@ -36,6 +36,7 @@ def world(admin_world: AdminWorld) -> AdminWorld:
     ready_namespace(theirs, admin_world.cluster, at=now, name="speech-ns")
     tell(admin_world.cluster, *pods_of(admin_world.runs, "vision-ns"), seen("canary", "speech-ns", owners=()))
     Workload.objects.filter(name="train").update(model="-llama")
+    Pod.objects.filter(workload__name="train").update(why="-1 is no rank")
     gpus = Gpu.objects.order_by("node__name", "index")
     store(admin_world.cluster, *(reading(gpu, at=now, temperature_c=50 + gpu.index) for gpu in gpus[:4]), now=now)
     for owner, name in ((admin_world.slice, "@Hot"), (theirs, "Canary"), (None, "Fleet")):
@@ -61,6 +62,11 @@ def test_a_member_has_the_rows_of_his_workspaces_and_an_administrator_all(world:
     (workload,) = read(owner, "/workloads/workloads.csv")
     assert (workload["name"], workload["model"], workload["requests"]) == ("train", "'-llama", "'=runs")
     assert {row["name"] for row in read(admin, "/admin/workloads/workloads.csv")} == {"train", "canary"}
+    pods = read(owner, "/pods/pods.csv")
+    assert {(row["workspace"], row["request"], row["workload"], row["why"]) for row in pods} == {
+        ("vision", "'=runs", "train", "'-1 is no rank")
+    }
+    assert {row["workload"] for row in read(admin, "/admin/pods/pods.csv")} == {"train", "canary"}
     assert [row["rule"] for row in read(owner, "/alerts/alerts.csv")] == ["'@Hot"]
     assert [row["rule"] for row in read(admin, "/admin/alerts/alerts.csv")] == ["Fleet"]
     assert {row["rule"] for row in read(admin, "/admin/alerts/alerts.csv", of="workspaces")} == {"'@Hot", "Canary"}
@@ -69,9 +75,10 @@ def test_a_member_has_the_rows_of_his_workspaces_and_an_administrator_all(world:
 
 def test_its_filters_are_those_of_the_page_whose_foot_leads_to_it(world: AdminWorld, admin: Client) -> None:
     assert read(admin, "/admin/gpus/gpus.csv", q="speech") == read(admin, "/admin/workloads/workloads.csv", view="ended") == []
+    assert read(admin, "/admin/pods/pods.csv", view="ended") == read(admin, "/admin/pods/pods.csv", q="nobody") == []
     assert read(admin, "/admin/alerts/alerts.csv", severity="info") == []
     assert len(read(admin, "/admin/gpus/gpus.csv", view="stale")) == Gpu.objects.count() - 4
-    for url, query in (("gpus", "view=stale"), ("workloads", ""), ("alerts", "state=firing")):
+    for url, query in (("gpus", "view=stale"), ("workloads", ""), ("pods", ""), ("alerts", "state=firing")):
         page = admin.get(f"/admin/{url}/?{query}").content.decode()
         assert f'href="/admin/{url}/{url}.csv{"?" if query else ""}{query}"' in page
         assert "Rows 1 to " in page
