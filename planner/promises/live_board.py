@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 
 from planner.board.board import Board
-from planner.board.foresight import Foresight
+from planner.board.course_cache import Foresight
 from planner.board.waiting import Waiting
 from planner.capacity.profile import NONE, Profiles
 from planner.promises.proof import is_overcommitted

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.board.board import Board
-from planner.board.foresight import Foresight
+from planner.board.course_cache import Foresight
 from planner.board.waiting import Waiting
 from planner.engine import admit, place_newcomers
 from planner.promises.repair import board_of
