@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Django's command line for EGS."""
+"""Runs Django's command line for EGS."""
 
 import os
 import sys

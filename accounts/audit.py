@@ -12,7 +12,7 @@ from accounts.models import User
 
 @dataclass(frozen=True, slots=True)
 class AccountChange:
-    """`user`: the person whose rights or logins changed; his open pages look again. `before`, `after`: values that changed."""
+    """Names in `user` the person whose rights or logins changed; his open pages look again."""
 
     kind: str
     message: str

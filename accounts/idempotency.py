@@ -1,4 +1,4 @@
-"""POST with an `Idempotency-Key`, which is stored in the transaction of the change."""
+"""Answers a POST with an `Idempotency-Key` once; the key is stored in the transaction of the change."""
 
 from __future__ import annotations
 

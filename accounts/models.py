@@ -129,8 +129,8 @@ class ApiToken(models.Model):
 
 @column_checks
 class Identity(models.Model):
-    """A person as an identity provider knows him. Issuer and subject alone identify the person: a name or an address may pass to somebody
-    else.
+    """Describes a person as an identity provider knows him. Issuer and subject alone identify the person: a name or an address may pass to
+    somebody else.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -156,7 +156,7 @@ class Identity(models.Model):
 
 @column_checks
 class GroupRole(models.Model):
-    """People in this group of this identity provider have the role on the platform."""
+    """Gives people in this group of this identity provider the role on the platform."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     provider = models.CharField(max_length=31)
@@ -223,7 +223,7 @@ class DeviceLoginState(models.TextChoices):
 
 @column_checks
 class DeviceLogin(models.Model):
-    """A terminal that asks for a token. Until a person has answered, `scopes` is what it asks for, then what that person granted."""
+    """Describes a terminal that asks for a token. `scopes` is what it asks for, and after the answer what the person granted."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     device_digest = models.CharField(max_length=64, unique=True, help_text="SHA-256 of the secret by which the terminal asks again.")

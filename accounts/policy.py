@@ -184,7 +184,7 @@ def workspaces_from(source: WorkspaceSource) -> None:
 
 
 def own_workspace_ids(actor: User) -> QuerySet[Any]:
-    """Ids of the workspaces in which the actor has a role."""
+    """Returns ids of the workspaces in which the actor has a role."""
     (source,) = _workspace_sources
     return source(actor)
 
@@ -210,7 +210,9 @@ def may_all(actor: User, verb: Verb, kind: ObjectKind) -> bool:
 
 
 def visible_rows(rows: QuerySet[Row], actor: User, own: Q | None = None) -> QuerySet[Row]:
-    """All rows for those who may see every row of this model; for others the rows that match `own`, or none without it. Runs no query."""
+    """Returns all rows for those who may see every row of this model; for others the rows that match `own`, or none without it. Runs no
+    query.
+    """
     if may_all(actor, Verb.SEE, ObjectKind(str(rows.model._meta.model_name))):
         return rows
     return rows.none() if own is None else rows.filter(own)

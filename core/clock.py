@@ -1,4 +1,4 @@
-"""The database's clock, so that all processes agree. The outermost layer alone calls it; services take `now`."""
+"""Reads the database's clock, so that all processes agree. The outermost layer alone calls it; services take `now`."""
 
 from datetime import UTC, datetime
 

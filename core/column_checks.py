@@ -1,4 +1,4 @@
-"""Check constraints that a model's columns get from their types."""
+"""Adds the check constraints that a model's columns get from their types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMBER_MOST: Final = 1e300
 
 
 class JsonKind(Func):
-    """`array` or `object` on both databases; names of other kinds differ."""
+    """Names the JSON types that both databases call the same: `array` and `object`."""
 
     output_field = TextField()
 

@@ -25,7 +25,7 @@ async def in_db_thread(work: Callable[[], Result]) -> Result:
 
 
 class LossyThread:
-    """One thread for work that may be refused, so that it never holds up the work of `in_db_thread`."""
+    """Runs one thread for work that may be refused, so that it never holds up the work of `in_db_thread`."""
 
     def __init__(self, name: str, *, waiting_max: int, wait_max_s: float) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)

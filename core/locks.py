@@ -1,4 +1,4 @@
-"""Locks between processes, which end when their holder dies."""
+"""Locks things between processes; a lock ends when its holder dies."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def post(
     answer_max_bytes: int = ANSWER_MAX_BYTES,
     ca_pem: str = "",
 ) -> Answer:
-    """`ca_pem`: certificates to trust instead of the system's. Raises NotSent."""
+    """Trusts the certificates of `ca_pem` instead of the system's, where it is given. Raises NotSent."""
     timeout_s = timeout_s or TIMEOUT_S
     parts = _split(url)
     if parts is None:

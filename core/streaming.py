@@ -8,7 +8,7 @@ from django.http import StreamingHttpResponse
 
 
 class StreamedText(StreamingHttpResponse):
-    """A file that is sent piece by piece. Django itself would gather all pieces in memory, since they come from synchronous code."""
+    """Sends a file piece by piece. Django itself would gather all pieces in memory, since they come from synchronous code."""
 
     def __init__(self, pieces: Iterator[str], *, content_type: str, filename: str) -> None:
         headers = {"Content-Disposition": f'attachment; filename="{filename}"'}

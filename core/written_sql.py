@@ -1,4 +1,5 @@
-"""Statements that run often: Django writes the SQL of each once, PostgreSQL keeps its plan, and several need not wait for each other.
+"""Runs statements that are frequent: Django writes the SQL of each once, PostgreSQL keeps its plan, and several need not wait for each
+other.
 
 Django takes several times as long to write the SQL of a queryset as PostgreSQL takes to run it, and a submit runs some twenty. So a
 `WrittenQuery` has the SQL written at its first call. The SQL must be the same for all calls: a queryset's own values stay those of the

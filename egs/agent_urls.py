@@ -1,4 +1,4 @@
-"""All that agents may call."""
+"""Lists all that agents may call."""
 
 from inventory import agent_views
 from observability.telemetry import agent_views as telemetry_views

@@ -39,7 +39,7 @@ NO_STORE = {"Cache-Control": "no-store"}
 
 
 async def healthz(request: HttpRequest) -> HttpResponse:
-    """The process and its event loop live. It does not check the database, whose outage a restart would not cure."""
+    """Answers while the process and its event loop live. It does not check the database, whose outage a restart would not cure."""
     return JsonResponse({"status": "ok"}, headers=NO_STORE)
 
 

@@ -126,7 +126,7 @@ def serve(*, host: str, port: int, on_start: Callable[[], None]) -> None:
 
 
 def pooled(database: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a database whose connections go back to a pool when they are closed."""
+    """Returns settings of a database whose connections go back to a pool when they are closed."""
     return {**database, "CONN_MAX_AGE": 0, "OPTIONS": {**database["OPTIONS"], "pool": POOL}}
 
 

@@ -1,4 +1,4 @@
-"""The Python SDK of EGS, and the `egs` command. It knows the REST API and nothing of the hub.
+"""This is the Python SDK of EGS, and the `egs` command. It knows the REST API and nothing of the hub.
 
 import egs_client as egs
 

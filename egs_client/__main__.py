@@ -1,4 +1,4 @@
-"""The command `egs`."""
+"""Starts the command `egs`."""
 
 from __future__ import annotations
 

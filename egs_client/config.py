@@ -1,4 +1,4 @@
-"""Which server, and as whom: profiles in ~/.config/egs/profiles.json, which only their owner can read.
+"""Stores which server to call and as whom: profiles in ~/.config/egs/profiles.json, which only their owner can read.
 
 EGS_URL and EGS_TOKEN win over the profile; EGS_LOGIN names another profile than the current one. Tokens lie in the system's keyring where
 `egs login` found one.
@@ -63,7 +63,7 @@ def profiles_load() -> Profiles:
 
 
 def profiles_save(profiles: Profiles) -> None:
-    """All or nothing, and never readable by others."""
+    """Writes all profiles or none, and never lets others read them."""
     folder = config_dir()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=folder)  # 0600
@@ -100,7 +100,7 @@ def access(profile: str | None = None) -> Access:
 
 
 def token_store(name: str, token: str) -> str:
-    """What the profile's file has to hold: nothing where a keyring took the token."""
+    """Returns what the profile's file has to hold: nothing if a keyring took the token."""
     keyring = _keyring()
     if keyring is None:
         return token
@@ -129,7 +129,7 @@ def _from_keyring(name: str) -> str:
 
 
 def _keyring() -> Any:
-    """None where the package is missing (`pip install egs-client[keyring]`), or where it has no place to keep anything."""
+    """Returns None if the package is missing (`pip install egs-client[keyring]`), or if it has no place to keep anything."""
     try:
         import keyring
     except ImportError:

@@ -1,4 +1,4 @@
-"""All errors of the SDK. Their text says what is wrong and what to do; `code` of a Problem is for programs."""
+"""Has all errors of the SDK. Their text says what is wrong and what to do; `code` of a Problem is for programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class EgsError(Exception):
-    """The base of all of them."""
+    """All errors of the SDK derive from it."""
 
 
 class NotSetUp(EgsError):
@@ -30,7 +30,7 @@ class AnswerLost(EgsError):
 
 
 class Ended(EgsError):
-    """A GPR ended before it was what somebody waited for."""
+    """The GPR ended before it reached the state that was waited for."""
 
     def __init__(self, text: str, *, gpr: Any) -> None:
         super().__init__(text)
@@ -38,7 +38,7 @@ class Ended(EgsError):
 
 
 class WaitedTooLong(EgsError):
-    """What was waited for has not come yet. A GPR was not canceled."""
+    """The time is over before the awaited state was reached. A GPR was not canceled."""
 
     def __init__(self, text: str, *, gpr: Any = None) -> None:
         super().__init__(text)
@@ -46,7 +46,7 @@ class WaitedTooLong(EgsError):
 
 
 class Problem(EgsError):
-    """What the server refused, as it says it. `extra` has further members of the problem document."""
+    """The server refused the call; it carries the server's words. `extra` has further members of the problem document."""
 
     status: int
     code: str
@@ -83,7 +83,7 @@ class NotSignedIn(Problem):
 
 
 class NotAllowed(Problem):
-    """403"""
+    """The server answered 403."""
 
 
 class AuthorizationPending(Problem):
@@ -91,7 +91,7 @@ class AuthorizationPending(Problem):
 
 
 class SlowDown(Problem):
-    """400: wait 5 s longer between two tries."""
+    """The server answered 400: wait 5 s longer between two tries."""
 
 
 class CodeOver(Problem):
@@ -103,11 +103,11 @@ class NotFound(Problem):
 
 
 class Conflict(Problem):
-    """409"""
+    """The server answered 409."""
 
 
 class WrongState(Conflict):
-    """409: not possible in its present state."""
+    """The server answered 409: the present state does not allow it."""
 
 
 class StaleVersion(Conflict):
@@ -115,7 +115,7 @@ class StaleVersion(Conflict):
 
 
 class Gone(Problem):
-    """410"""
+    """The server answered 410."""
 
 
 class TooMany(Problem):
@@ -123,11 +123,11 @@ class TooMany(Problem):
 
 
 class QueueFull(TooMany):
-    """429: too many requests of the workspace wait."""
+    """The server answered 429: too many requests of the workspace wait."""
 
 
 class ServerFault(Problem):
-    """5xx"""
+    """The server answered 5xx."""
 
 
 _BY_CODE: dict[str, type[Problem]] = {

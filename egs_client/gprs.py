@@ -1,4 +1,4 @@
-"""What a client has to know of GPRs: which states end the wait, what to call one, how to say what it does now."""
+"""Knows of GPRs which states end a wait, what to call one, and how to say what it does now."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OVER = {EXITING, *ENDED}
 
 
 def sentence_of(gpr: GprDetail) -> str:
-    """What it is now, and why."""
+    """Says what the GPR is now, and why."""
     if gpr.state == PENDING_APPROVAL:
         return f"{gpr.name} waits for approval: {' '.join(gpr.approval_reasons)}"
     if gpr.state in WAITING:
@@ -28,11 +28,11 @@ def sentence_of(gpr: GprDetail) -> str:
 
 
 def workspace_meant(own: Sequence[OwnSlice]) -> str:
-    """The workspace of somebody who names none: the only one, or the only one where they may file; else empty."""
+    """Returns the workspace of somebody who names none: the only one, or the only one where they may file; else empty."""
     chosen = own if len(own) == 1 else [each for each in own if each.role != "viewer"]
     return chosen[0].name if len(chosen) == 1 else ""
 
 
 def name_now() -> str:
-    """For somebody who gives no name."""
+    """Makes a name if nobody gave one."""
     return f"box-{datetime.now(UTC):%Y%m%d-%H%M%S}"

@@ -1,4 +1,4 @@
-"""What a client has to know of jobs."""
+"""Knows what a client needs to know of jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OVER = {SUCCEEDED, FAILED, STOPPED}
 
 
 def sentence_of(job: Job) -> str:
-    """What it is now, and why."""
+    """Says what the job is now, and why."""
     if job.state == STOPPED:
         return f"{job.name} was stopped before it was done: its request is {job.gpr_state}."
     if job.state == "RUNNING":

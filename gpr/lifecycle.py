@@ -1,4 +1,4 @@
-"""The only function that makes transitions of a GPR."""
+"""Has the only function that makes transitions of a GPR."""
 
 from __future__ import annotations
 

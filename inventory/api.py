@@ -178,7 +178,7 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
     @extend_schema(request=Nothing, responses={201: JoinTokenSerializer})
     @action(detail=True, methods=["post"], url_path="join-token")
     def join_token(self, request: Request, ref: str) -> Response:
-        """A new token for the cluster's agent, shown once. It ends unused earlier tokens and unlocks a locked agent."""
+        """Issue a new token for the cluster's agent, shown once. It ends unused earlier tokens and unlocks a locked agent."""
         self.body(Nothing)
         cluster = self.get_object()
         token, plain = join_token_issue(cluster=cluster, actor=actor_of(request), now=self.now)

@@ -35,7 +35,7 @@ CHANGEABLE = ("limits", "images", "skipped_steps", "storage_class", "rdma_subnet
 
 
 class CheckResultSerializer(ModelOutputSerializer[CheckResult]):
-    """One measurement of a step."""
+    """Shows one measurement of a step."""
 
     id = SealedId()
     check = serializers.CharField(source="what", help_text="What was measured.")

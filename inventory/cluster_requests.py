@@ -62,7 +62,7 @@ class ClusterRequestHandler(Protocol):
 
 
 class RawClusterRequests(msgspec.Struct, frozen=True, kw_only=True):
-    """A ClusterRequestsMessage whose entries are decoded one by one, so that an unreadable entry does not reject the others."""
+    """Decodes the entries of a ClusterRequestsMessage one by one, so that an unreadable entry does not reject the others."""
 
     session_epoch: int
     claims: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=CLUSTER_REQUESTS_MAX)]

@@ -92,7 +92,7 @@ class AgentSession(models.Model):
 
 @column_checks
 class JoinToken(models.Model):
-    """A token for one install, which may repeat the join if the answer was lost."""
+    """Holds a token for one install, which may repeat the join if the answer was lost."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="join_tokens")
@@ -132,7 +132,7 @@ class AgentCredential(models.Model):
 
 
 class CordonCause(models.TextChoices):
-    """The cause for which a node was set aside."""
+    """Names the cause for which a node was set aside."""
 
     PERSON = "person", "By an administrator"
     CHECK = "check", "A check failed"
@@ -184,7 +184,7 @@ class Node(models.Model):
 
 @column_checks
 class MaintenanceWindow(models.Model):
-    """A node, or without one the whole cluster, is closed over `[starts_at, ends_at)`."""
+    """Closes a node, or the whole cluster if no node is named, over `[starts_at, ends_at)`."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="maintenance")
@@ -323,7 +323,7 @@ class SupplyOrder(models.Model):
 
     @property
     def order_by_at(self) -> datetime:
-        """The latest time to ask for the node."""
+        """Returns the latest time to ask for the node."""
         return max(self.ordered_at, self.expected_at - timedelta(seconds=self.supply.lead_time_s))
 
 
@@ -480,7 +480,7 @@ class ReservedGpu(models.Model):
 
 @column_checks
 class Repair(models.Model):
-    """One try to repair and check a node that is set aside. The agent treats it as an assignment that never opens."""
+    """Records one try to repair and check a node that is set aside. The agent treats it as an assignment that never opens."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     case = models.ForeignKey("observability.RemediationCase", on_delete=models.PROTECT, related_name="repairs")
@@ -604,7 +604,7 @@ def is_later(phase: Phase, than: Phase) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class HubAbsence:
-    """A time in which EGS itself was down."""
+    """Records a time in which EGS itself was down."""
 
     began_at: datetime
     ended_at: datetime

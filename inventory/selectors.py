@@ -1,4 +1,4 @@
-"""Queries for the inventory that a user may see: the clusters of his slices and what is in them.
+"""Has the queries for the inventory that a user may see: the clusters of his slices and what is in them.
 
 The slices app is above this one: queries reach it through relation names.
 """
@@ -71,7 +71,7 @@ FOR_AGENTS: Final = ("gang_count", "namespaces", "entry_steps", "exit_steps", "e
 
 
 def stays(path: str = "") -> Q:
-    """A filter for reservations that neither the hub nor the agent is ending."""
+    """Returns a filter for reservations that neither the hub nor the agent is ending."""
     leaves = [Phase.FAILED, Phase.EXITING, Phase.RELEASED]
     return ~Q(**{f"{path}phase__in": leaves}) & Q(**{f"{path}desired": Desired.PRESENT})
 
@@ -244,7 +244,7 @@ def maintenance_over(nodes: Iterable[Node], *, starts_at: datetime, ends_at: dat
 
 
 def boxes_reaching_into(windows: Sequence[MaintenanceWindow], *, now: datetime) -> dict[UUID, list[Reservation]]:
-    """Held reservations that overlap each window, overdue ones included: one per GPR, the latest end first."""
+    """Returns held reservations that overlap each window, overdue ones included: one per GPR, the latest end first."""
     rows = Reservation.objects.filter(HELD, cluster__in={window.cluster_id for window in windows})
     held = list(rows.select_related("gpr", "slice", "node").order_by("-ends_at", "node__name", "pk"))
     found: dict[UUID, list[Reservation]] = {}

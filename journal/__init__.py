@@ -1,4 +1,4 @@
-"""The append-only Event log, and hints between processes.
+"""Keeps the append-only Event log, and sends hints between processes.
 
 Must not live here: the changes themselves.
 """

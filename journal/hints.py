@@ -1,4 +1,4 @@
-"""Hints: "something changed, look again".
+"""Sends hints: "something changed, look again".
 
 They are sent after commit, may be lost, and carry no data.
 """

@@ -1,4 +1,4 @@
-"""Append-only Events on SQLite; for PostgreSQL see migrations 0002 and 0009. Old ones may be deleted, see journal/retention.py."""
+"""Keeps Events append-only on SQLite; for PostgreSQL see migrations 0002 and 0009. Old ones may be deleted, see journal/retention.py."""
 
 from __future__ import annotations
 

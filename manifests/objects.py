@@ -165,7 +165,7 @@ def is_same(wish: Field, wanted: Any, present: Any) -> bool:
 
 
 def shown(wish: Field, value: Any) -> Any:
-    """A value as manifests write it."""
+    """Returns a value as manifests write it."""
     if wish.is_span and isinstance(value, int) and not isinstance(value, bool):
         return span_text(value)
     if wish.is_yaml and isinstance(value, list):

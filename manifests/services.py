@@ -439,7 +439,7 @@ def _of_row(row: ManifestObject) -> Wanted:
 
 
 def _holds(document: Document, faulty: Sequence[int]) -> bool:
-    """`faulty`: lines of its file, sorted."""
+    """Takes as `faulty` the lines of its file, sorted."""
     last = max([document.line, *document.lines.values()])
     at = bisect_left(faulty, document.line)
     return at < len(faulty) and faulty[at] <= last

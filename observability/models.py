@@ -99,7 +99,7 @@ LEVELS: Final[tuple[type[Reading], ...]] = (Reading15s, Reading1m, Reading10m)  
 
 
 class RollUpProgress(models.Model):
-    """The time up to which a course has been made from the finer one."""
+    """Holds the time up to which a course has been made from the finer one."""
 
     table = models.CharField(max_length=63, primary_key=True)
     done_at = models.DateTimeField(help_text="All before this time is rolled up.")

@@ -15,7 +15,7 @@ from planner.snapshot import PlanPolicy, Pool, Quota, Request, Running, Slot, Sn
 
 
 class _Stay(NamedTuple):
-    """The nodes and the time that something takes. The parts of snapshots keep their objects while they do not change."""
+    """Holds the nodes and the time that something takes. The parts of snapshots keep their objects while they do not change."""
 
     part: Request | Running
     slot: Slot | None  # of a request: where it is expected to start
@@ -88,7 +88,7 @@ class Basis:
         }
 
     def _closed_otherwise(self, before: Basis) -> set[str]:
-        """Nodes whose windows are others now, or have ended since."""
+        """Returns nodes whose windows are others now, or have ended since."""
         since_s, until_s = sorted((before.now_s, self.now_s))
         both = self.closed.keys() | before.closed.keys()
         return {

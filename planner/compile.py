@@ -70,7 +70,7 @@ def _done_mark() -> Path:
 
 
 def _drop_old(base: Path) -> None:
-    """Each change of a kernel leaves some 15 MB behind."""
+    """Deletes old machine code: each change of a kernel leaves some 15 MB behind."""
     others = [folder for folder in base.glob("kernels-*") if folder != KERNELS_DIR]
     others.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
     for folder in others[OTHERS_KEPT:]:

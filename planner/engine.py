@@ -99,13 +99,13 @@ def plan_newcomers(snapshot: Snapshot, restored: Restored) -> Plan | None:
     Shapes: as `plan`, with the newcomers alone. It leaves them on the board. None if they may change
     more: then `plan` has to decide. Cost: of the search for their places, and of small scans of the queue.
     """
-    board, newcomers, foresight, queues = restored
+    board, newcomers, courses, queues = restored
     may_change_more = any(waiting.promise_s is not None or board.may_cause_evictions(waiting.request) for waiting in newcomers)
     if may_change_more or _may_move_slots(board, snapshot):
         return None
     remembered = place_newcomers(board, newcomers, snapshot, queues=queues)
     reserve, rights = FailureReserve(board, snapshot.memory.failed), Rights(board, snapshot.quotas)
-    expected, ahead = foresight.expected_near(board, newcomers)
+    expected, ahead = courses.expected_near(board, newcomers)
     slots = {waiting.request.id: slot for waiting in newcomers if (slot := board.slot(waiting)) is not None}
     reasons = Reasons(board, expected, [waiting.request for waiting in newcomers], ahead)
     explainer = _Explainer(board, slots, expected, reasons, rights, reserve, snapshot)

@@ -24,7 +24,7 @@ _DECLARED: Final = re.compile(rb"^@(compiled|lean|spliced)$", re.MULTILINE)
 
 
 def kernels_dir(base: str, folder: Path) -> Path:
-    """The folder of the machine code of these sources, shared by all checkouts.
+    """Returns the folder of the machine code of these sources, shared by all checkouts.
 
     Its name has a hash of all modules with kernels: a kernel contains those that it calls, but numba checks its own module only.
     """

@@ -36,7 +36,7 @@ class OfferFinder:
     @no_collection()
     def __init__(self, snapshot: Snapshot, *, restore: Restore = restore_anew) -> None:
         self._snapshot = snapshot
-        self._board, self._newcomers, self._foresight, queues = restore(snapshot)
+        self._board, self._newcomers, self._courses, queues = restore(snapshot)
         self._before_edit = self._let_go(snapshot.edited.id) if snapshot.edited is not None else None
         # Slots that move up first change what a newcomer finds.
         is_calm = snapshot.policy.name == PolicyName.GUARDED and not snapshot.has_freed
@@ -142,7 +142,7 @@ class OfferFinder:
     def _expected(self, board: Board, waiting: Waiting, barred: Set[str]) -> tuple[Mapping[str, Slot], Mapping[str, int] | None]:
         """Returns expected starts and, if they are not those of all, how many are ahead."""
         if board is self._board and self._before_edit is None:
-            return self._foresight.expected_near(board, [waiting], is_trial=True) if board.has_slot(waiting) else ({}, None)
+            return self._courses.expected_near(board, [waiting], is_trial=True) if board.has_slot(waiting) else ({}, None)
         # The others had their turn at the last tick.
         asked = None if can_order_nodes(self._snapshot) else {waiting.request.id}
         return assign_supplies(board, board.expected(asked), barred, only=waiting.request.id), None

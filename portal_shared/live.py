@@ -1,4 +1,4 @@
-"""The WebSocket of a page: it sends hints, and the page fetches its fragments.
+"""Serves the WebSocket of a page: it sends hints, and the page fetches its fragments.
 
 Rights are checked on connect, on hints about the user, and every RECHECK_S.
 """

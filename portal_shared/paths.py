@@ -1,4 +1,4 @@
-"""The addresses of pages that both portals have."""
+"""Lists the addresses of pages that both portals have."""
 
 from __future__ import annotations
 

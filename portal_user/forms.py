@@ -91,7 +91,7 @@ class TokenForm(ServiceForm):
 
 
 class GprForm(ServiceForm):
-    """`edited`: the GPR that it changes. `is_question`: only for offers, so that the name is optional."""
+    """Takes as `edited` the GPR that it changes. `is_question`: only for offers, so that the name is optional."""
 
     ROUTE: ClassVar = CREATION_ROUTE  # in idempotency keys
     API_PATH: ClassVar = "/api/v1/gprs/"
@@ -340,7 +340,7 @@ MANY_FAULTS = {
 
 
 class ManyForm(ServiceForm):
-    """`gprs`: ids with the versions that the user saw."""
+    """Takes as `gprs` ids with the versions that the user saw."""
 
     gprs = CheckboxesField(label="Requests", required=True, error_messages=MANY_FAULTS)
 

@@ -226,7 +226,7 @@ class JobForm(JobFieldsForm, GprForm):
 
 
 class BoxJobForm(JobFieldsForm):
-    """A job in the box of a request that is there."""
+    """Has the form of a job in the box of a request that is there."""
 
     API_PATH: ClassVar = "/api/v1/jobs/in-box/"
 

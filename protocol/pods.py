@@ -1,4 +1,4 @@
-"""Pods of workspaces that hold GPUs or ask for them. Their lane may lose a message: what is not answered is sent again.
+"""Describes pods of workspaces that hold GPUs or ask for them. Their lane may lose a message: what is not answered is sent again.
 
 The agent hides what looks like a secret in arguments and variables before it sends them.
 """
@@ -26,7 +26,7 @@ Label = Annotated[str, msgspec.Meta(max_length=256)]
 
 
 class Hold(StrEnum):
-    """The cause that keeps a pod from running."""
+    """Names the cause that keeps a pod from running."""
 
     NONE = ""
     GATE = "gate"  # it waits for a box

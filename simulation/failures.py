@@ -14,7 +14,7 @@ DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The node is down over `[at_s, until_s)`."""
+    """Takes the node down over `[at_s, until_s)`."""
 
     at_s: int
     until_s: int
@@ -22,7 +22,7 @@ class Failure:
 
     @property
     def outage(self) -> Running:
-        """A box that takes all its GPUs; not open, so that it cannot be evicted."""
+        """Returns a box that takes all its GPUs; not open, so that it cannot be evicted."""
         return Running(f"outage of {self.node}", "", "", 0, "", (self.node,), 0, self.until_s, is_open=False)
 
 

@@ -159,7 +159,7 @@ class Planner:
         return self._evicted
 
     def refused(self) -> list[str]:
-        """Bookings of the last tick that found no place; they have left the queue."""
+        """Returns the bookings of the last tick that found no place; they have left the queue."""
         return self._refused
 
     def repromised(self) -> Set[str]:

@@ -77,7 +77,7 @@ def invited_in(events: Sequence[Event]) -> dict[int, list[UUID]]:
 
 
 def named_in(events: Sequence[Event]) -> dict[int, list[UUID]]:
-    """The user whom a membership names, if there is one. Runs one query."""
+    """Returns the user whom a membership names, if there is one. Runs one query."""
     names = {event.pk: str(event.data.get("user", "")) for event in events}
     ids = [id_ for name in names.values() if (id_ := id_of(name))]
     users = User.objects.filter(Q(name__in=names.values()) | Q(pk__in=ids)).values_list("pk", "name")

@@ -57,7 +57,7 @@ def projects_visible_to(actor: User) -> QuerySet[Project]:
 
 
 def own_memberships(actor: User) -> list[Membership]:
-    """Those in open workspaces to which the actor's credential is bound, by name of workspace."""
+    """Returns those in open workspaces to which the actor's credential is bound, by name of workspace."""
     return [row for row in _MEMBERSHIPS(actor=actor.pk) if not actor.bound_to or str(row.slice_id) in actor.bound_to]
 
 
@@ -71,7 +71,7 @@ def _own(actor: User) -> Q:
 
 
 def own_of(user_id: Any) -> Q:
-    """The workspaces in which this person has a role."""
+    """Returns the workspaces in which this person has a role."""
     return Q(Exists(Membership.objects.filter(slice=OuterRef("pk"), user=user_id))) | Q(Exists(_run_by(user_id)))
 
 

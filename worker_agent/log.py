@@ -1,4 +1,4 @@
-"""Log lines on standard error, one per event. A repeated line is suppressed for REPEAT_S."""
+"""Writes log lines on standard error, one per event. A repeated line is suppressed for REPEAT_S."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the agent, in a registry of their own, since the agent may share a process with the hub."""
+"""Counts the agent's Prometheus metrics in a registry of their own, since the agent may share a process with the hub."""
 
 from __future__ import annotations
 

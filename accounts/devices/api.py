@@ -60,7 +60,7 @@ class SignInViewSet(ApiViewSet[DeviceLogin]):
 
 
 class DeviceLoginViewSet(ApiViewSet[DeviceLogin]):
-    """The device flow of RFC 8628, in the manner of this API: its errors are the `code` of problem documents. Needs no token."""
+    """Serves the device flow of RFC 8628, in the manner of this API: its errors are the `code` of problem documents. Needs no token."""
 
     queryset = DeviceLogin.objects.none()
     serializer_class = DeviceLoginSerializer

@@ -58,7 +58,7 @@ def _email_of(claims: Claims) -> str:
 
 
 def _free_name(claims: Claims) -> str:
-    """Another person may have the name already, here or at another provider, so a number follows it."""
+    """Appends a number if another person has the name already, here or at another provider."""
     for name in _names(claims):
         if not name_fault(name) and not User.objects.filter(name=name).exists():
             return name
@@ -66,7 +66,7 @@ def _free_name(claims: Claims) -> str:
 
 
 def _names(claims: Claims) -> Iterator[str]:
-    """Plain ASCII, so that no look-alike of another person's name appears."""
+    """Returns plain ASCII, so that no look-alike of another person's name appears."""
     plain = unicodedata.normalize("NFKD", claims.name.partition("@")[0]).encode("ascii", "ignore").decode().lower()
     stem = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:NAME_CHARS].strip("-") or "user"
     yield stem

@@ -29,7 +29,7 @@ class ProviderDown(EgsError):
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """An entry of EGS_OIDC_PROVIDERS, whose keys have these names."""
+    """Holds an entry of EGS_OIDC_PROVIDERS, whose keys have these names."""
 
     key: str
     label: str

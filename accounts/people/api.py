@@ -141,7 +141,7 @@ class LoginPagination(CreatedPagination):
 
 
 class LoginViewSet(mixins.ListModelMixin, ApiViewSet[Login]):
-    """The open sessions of one's own browsers."""
+    """A login is an open session of one of the caller's own browsers."""
 
     queryset = Login.objects.none()
     is_personal = True
@@ -166,7 +166,7 @@ class GroupRoleSerializer(ModelOutputSerializer[GroupRole]):
 
 
 class ProviderKey(Text):
-    """The key of a configured identity provider."""
+    """Holds the key of a configured identity provider."""
 
     def to_internal_value(self, data: Any) -> str:
         key = super().to_internal_value(data)
@@ -186,7 +186,7 @@ class GroupRolePagination(CreatedPagination):
 
 
 class GroupRoleViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[GroupRole]):
-    """Groups of identity providers whose people have a role on the platform."""
+    """People of these groups of identity providers have a role on the platform."""
 
     queryset = GroupRole.objects.none()
     serializer_class = GroupRoleSerializer

@@ -121,7 +121,7 @@ def group_role_remove(*, row: GroupRole, actor: User, now: datetime) -> None:
 
 
 def people_in(provider: str, group: str) -> list[User]:
-    """Those who were in the group when they last signed in."""
+    """Returns those who were in the group when they last signed in."""
     people = User.objects.filter(identities__provider=provider).distinct().prefetch_related("identities")
     return [user for user in people if (provider, group) in groups_of(user)]
 

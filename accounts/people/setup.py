@@ -1,4 +1,4 @@
-"""Makes the first administrator of whoever has the setup token, which works while there is none.
+"""Makes the holder of the setup token the first administrator, while there is none.
 
 The token is signed and not stored: the first administrator makes it worthless.
 """

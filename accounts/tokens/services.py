@@ -30,7 +30,7 @@ BEYOND = "Your token may do less than this one. Use a token with the same scopes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenTerms:
-    """`networks` and `slices` (ids) bound the token; empty: no bound."""
+    """Bounds the token by `networks` and `slices` (ids); empty: no bound."""
 
     name: str
     scopes: Sequence[Scope]

@@ -1,4 +1,4 @@
-"""The time axis above strips.
+"""Draws the time axis above strips.
 
 Positions are percentages of the axis. Text sizes are pixels; `width_px` is the nominal width.
 """

@@ -107,7 +107,7 @@ class OfferRow:
 
 @dataclass(frozen=True, slots=True)
 class SwapRow:
-    """A change that would start sooner."""
+    """Describes a change that would start sooner."""
 
     change: str
     instead_of: str

@@ -1,4 +1,4 @@
-"""The time strip: a GPR drawn as a box in time, and the same as a sentence.
+"""Draws the time strip: a GPR as a box in time, and the same as a sentence.
 
 x and width are percentages of the axis, y and height are pixels.
 """
@@ -223,7 +223,7 @@ def _marks(box: StripBox) -> list[tuple[int, datetime]]:
 
 
 class _LabelRow:
-    """Labels at one height that neither overlap nor touch the line of now; a phone shows fewer."""
+    """Places labels at one height, so that they neither overlap nor touch the line of now; a phone shows fewer."""
 
     def __init__(self, axis: Axis) -> None:
         self._axis = axis

@@ -62,7 +62,7 @@ def _widths_px() -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup(Generic[Row_co]):
-    """Its rows stand under one heading. With `url` and `trigger` the group reloads itself."""
+    """Shows its rows under one heading. With `url` and `trigger` the group reloads itself."""
 
     id: str
     label: str

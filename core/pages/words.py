@@ -1,4 +1,4 @@
-"""Times, durations and numbers as pages show them. `zone` is the reader's time zone.
+"""Writes times, durations and numbers as pages show them. `zone` is the reader's time zone.
 
 Relative times count whole minutes of the clock, so that they agree with exact ones.
 """

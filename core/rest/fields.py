@@ -1,4 +1,4 @@
-"""Serializer fields that are strict: `true` is no number, and `5` is no text. DRF's own fields are lenient."""
+"""Serializer fields are strict here: `true` is no number, and `5` is no text. DRF's own fields are lenient."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def whole_number(text: str) -> int:
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """Input whose unknown fields are errors, told together with all others."""
+    """Refuses unknown fields, and tells them together with all other errors."""
 
     # DRF copies all fields for each serializer. Those of a class share theirs, which get no context.
     @property
@@ -79,7 +79,7 @@ class WholeNumber(serializers.IntegerField):
 
 
 class ToldNumber(WholeNumber):
-    """Its bounds stand in the schema; a service checks them, together with all else."""
+    """Has its bounds in the schema; a service checks them, together with all else."""
 
     def __init__(self, *, bounds: tuple[int, int], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -160,7 +160,7 @@ class Reference(serializers.CharField):
 
 @extend_schema_field(OpenApiTypes.OBJECT)
 class FreeForm(serializers.DictField):
-    """A JSON object of any content that the database can store."""
+    """Takes a JSON object of any content that the database can store."""
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
         if not isinstance(data, dict):

@@ -1,4 +1,4 @@
-"""Filters of lists. An unknown filter is an error, because an unfiltered list would look like an answer."""
+"""Filters lists. An unknown filter is an error, because an unfiltered list would look like an answer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_parameters(view: Any, request: Request) -> None:
 
 
 def _declared(view: Any) -> set[str]:
-    """The query parameters that `extend_schema` gives the action, or none for a method that the view does not have."""
+    """Returns the query parameters that `extend_schema` gives the action, or none for a method that the view does not have."""
     schema_class = getattr(getattr(view, view.action or "", None), "kwargs", {}).get("schema")
     if schema_class is None:
         return set()
@@ -72,7 +72,7 @@ class GivenFilters(filters.DjangoFilterBackend):
 
 
 class _CommaList(forms.SelectMultiple):
-    """`?state=QUEUED,ACTIVE` equals `?state=QUEUED&state=ACTIVE`."""
+    """Takes `?state=QUEUED,ACTIVE` as `?state=QUEUED&state=ACTIVE`."""
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> list[str] | None:
         given = data.getlist(name) if isinstance(data, QueryDict) else [data[name]] if name in data else []

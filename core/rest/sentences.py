@@ -1,4 +1,4 @@
-"""The words of refusals of a field, in place of those of Django REST framework: what is wrong, and what to send."""
+"""Words the refusals of a field in place of Django REST framework: what is wrong, and what to send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A company at work: who asks for what, over two weeks that end now, and from now on. Everything follows from SEED."""
+"""Plays a company at work: who asks for what, over two weeks that end now, and from now on. Everything follows from SEED."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _two_weeks(now: datetime) -> Iterator[PastAct]:
 
 
 def _faults(past: Past, now: datetime) -> Iterator[PastAct]:
-    """Nodes that were set aside: one was reset and passed its checks, one was for its vendor, and one is kept by an administrator."""
+    """Sets nodes aside: one was reset and passed its checks, one is for its vendor, and an administrator keeps one."""
 
     def at(days: float, do: Callable[[datetime], object]) -> PastAct:
         def act(at: datetime) -> None:
@@ -208,7 +208,7 @@ def _hour(at: datetime) -> datetime:
 
 
 def _look(_: datetime) -> None:
-    """Time passes."""
+    """Moves the clock."""
 
 
 def _ask(slice_: str, name: str, *, minutes: int, nodes: int, shape: str = "", **changes: Any) -> Callable[[datetime], object]:

@@ -191,7 +191,7 @@ def _rows(model: type[Reading], courses: list[_Course], since: datetime, until: 
 
 
 def _courses_of(series: Mapping[str, int], works: Mapping[str, str], now: datetime) -> list[_Course]:
-    """`series`: ids of courses by UUID of GPU."""
+    """Takes as `series` the ids of courses by UUID of GPU."""
     boxes = _boxes(now)
     made = []
     for cluster in FLEETS:

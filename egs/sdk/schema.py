@@ -193,8 +193,8 @@ class Reader:
         )
 
     def _type(self, schema: dict[str, Any], *, is_input: bool) -> str:
-        """The type in Python's notation. A field with listed values may hold any text in an answer, because a newer server may know more
-        values.
+        """Returns the type in Python's notation. A field with listed values may hold any text in an answer, because a newer server may know
+        more values.
         """
         if "$ref" in schema:
             return self._reference(schema["$ref"].removeprefix(REFERENCE), is_input=is_input)
@@ -245,7 +245,7 @@ def named(path: str, http: str, *, is_page: bool, lists: set[str]) -> tuple[tupl
 
 
 def app_of_path(path: str) -> str:
-    """The hub's package that serves it, which names the files."""
+    """Returns the hub's package that serves the path; it names the files."""
     view = resolve(re.sub(r"{\w+}", NAME_OF_ID, path)).func
     return str(getattr(view, "cls", view).__module__.split(".")[0])
 
@@ -261,5 +261,5 @@ def _choice(values: list[Any], *, is_input: bool) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Without the list of choices that drf-spectacular appends."""
+    """Leaves out the list of choices that drf-spectacular appends."""
     return " ".join(re.split(r"(?:^|\n)\s*\* `", text)[0].split())

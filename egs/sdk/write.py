@@ -68,7 +68,7 @@ def _model_file(api: ApiDocument, app: str, models: dict[str, Model]) -> str:
 
 
 def _in_order(models: dict[str, Model]) -> list[Model]:
-    """Each after those that it refers to."""
+    """Returns each model after those that it refers to."""
     done: dict[str, Model] = {}
 
     def visit(model: Model) -> None:

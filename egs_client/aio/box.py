@@ -1,4 +1,4 @@
-"""A box for as long as a block of code runs."""
+"""Gives a box for as long as a block of code runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("egs_client")
 
 
 class AsyncBox:
-    """Entered it is filed and ACTIVE; left it is released, or canceled if it never started, whatever happened meanwhile."""
+    """Files the request on entry and waits until it is ACTIVE; on exit it releases it, or cancels it if it never started."""
 
     def __init__(
         self, client: AsyncClient | None, fields: dict[str, Any], *, wait_s: float | None, on_offer: Callable[[Offers], None] | None
@@ -41,7 +41,7 @@ class AsyncBox:
 
     @property
     def left_s(self) -> float:
-        """Until it ends by itself."""
+        """Returns the time until it ends by itself."""
         ends_at = self.gpr.ends_at
         return max((ends_at - datetime.now(UTC)).total_seconds(), 0.0) if ends_at else 0.0
 
@@ -102,7 +102,7 @@ class AsyncBox:
 
 
 async def only_workspace(client: AsyncClient) -> str:
-    """The only one, or the only one where the caller may file. Raises NotSetUp."""
+    """Returns the only workspace, or the only one where the caller may file. Raises NotSetUp."""
     me = await client.me.get()
     if name := workspace_meant(me.slices):
         return name
@@ -122,7 +122,7 @@ def async_gpus(
     on_offer: Callable[[Offers], None] | None = None,
     **fields: Any,
 ) -> AsyncBox:
-    """A box for a `with` block. Other fields are those of `client.gprs.create`; after `wait_s` it gives up and cancels."""
+    """Returns a box for a `with` block. Other fields are those of `client.gprs.create`; after `wait_s` it gives up and cancels."""
     fields |= {"shape": shape, "nodes": nodes, "duration_s": round(hours * 3600), "name": name or name_now()}
     if workspace is not None:
         fields["slice"] = workspace

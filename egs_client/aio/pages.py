@@ -1,4 +1,4 @@
-"""Lists, page by page."""
+"""Reads lists, page by page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base of all groups of operations."""
+"""Has the base of all groups of operations."""
 
 from __future__ import annotations
 

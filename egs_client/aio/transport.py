@@ -64,7 +64,7 @@ class AsyncTransport:
         key: str | None = None,
         if_match: str | None = None,
     ) -> T:
-        """One operation of the API. A change of an object that was read before is for that state of it. Raises an EgsError."""
+        """Calls one operation of the API. A change of an object that was read before is for that state of it. Raises an EgsError."""
         if http in CHANGES:
             if_match = if_match or self._etags.of(path)
         answer = await self._send(ask(http, path, params=params, body=body, is_keyed=is_keyed, key=key, if_match=if_match))
@@ -78,7 +78,7 @@ class AsyncTransport:
         return found
 
     async def text(self, http: str, path: str, *, params: Mapping[str, Any] | None = None) -> str:
-        """One whose answer is no object."""
+        """Calls an operation whose answer is no object."""
         answer = await self._send(ask(http, path, params=params))
         refuse(answer.content, status=answer.status_code, url=self.url, headers=answer.headers)
         return answer.text

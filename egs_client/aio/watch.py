@@ -103,12 +103,12 @@ async def gpr_end(client: AsyncApi, id: str) -> GprDetail:
 
 
 def has_news(old: GprDetail, new: GprDetail) -> bool:
-    """Whether anything changed but the time that is left."""
+    """Tells whether anything changed but the time that is left."""
     return replace(old, time_left_s=None) != replace(new, time_left_s=None)
 
 
 class Looks:
-    """How long to pause between two looks, and how long the server may be away."""
+    """Says how long to pause between two looks, and how long the server may be away."""
 
     def __init__(self, away_max_s: float | None) -> None:
         self.pause_s = LOOK_LEAST_S

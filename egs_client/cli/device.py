@@ -41,7 +41,7 @@ def token_by_device(url: str, *, scope: Scope, is_here: bool) -> str:
 
 
 def has_browser() -> bool:
-    """Not where one would open on another machine than the one in front of the person, or over the text of this terminal."""
+    """Tells whether a browser would open in front of the person: not on another machine, and not over the text of this terminal."""
     if "SSH_CONNECTION" in os.environ:
         return False
     return bool(os.environ.get("BROWSER") or sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
@@ -74,7 +74,7 @@ def _wait(egs: Client, asked: DeviceLogin) -> str:
 
 @contextmanager
 def hidden_typing() -> Iterator[None]:
-    """A pasted token is not shown."""
+    """Reads a pasted token without showing it."""
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     hidden = [*before]

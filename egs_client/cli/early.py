@@ -1,4 +1,4 @@
-"""A Ctrl-C before the command has changed anything or begun to watch: it ends at once, and says that nothing was asked for."""
+"""Ends the command at once on a Ctrl-C before it has changed anything or begun to watch, and says that nothing was asked for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 def begin() -> None:
-    """Until `over` a Ctrl-C ends the process at once. Where it is ignored, as in the background, it stays so."""
+    """Lets a Ctrl-C end the process at once, until `over`. Where it is ignored, as in the background, it stays so."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 

@@ -52,7 +52,7 @@ _CODES: tuple[tuple[type[errors.EgsError], int], ...] = (
 
 
 class Refused(errors.EgsError):
-    """A command that cannot be carried out as it was typed."""
+    """Says that a command cannot be carried out as it was typed."""
 
 
 def code_of(error: errors.EgsError) -> int:
@@ -62,7 +62,7 @@ def code_of(error: errors.EgsError) -> int:
 
 
 def tell(error: errors.EgsError) -> None:
-    """On standard error, with what to do."""
+    """Tells the error on standard error, with what to do."""
     if isinstance(error, errors.StaleVersion):
         say("error: Somebody changed it meanwhile, so nothing was done. Look at it again, then repeat the command.")
     elif isinstance(error, errors.InvalidInput) and error.errors:

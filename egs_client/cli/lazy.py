@@ -1,4 +1,4 @@
-"""A group whose commands are made when they are asked for."""
+"""Makes the commands of a group when they are asked for."""
 
 from __future__ import annotations
 

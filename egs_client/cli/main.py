@@ -1,4 +1,4 @@
-"""The tree of commands. A group's module is imported when one of its commands runs."""
+"""Has the tree of commands. A group's module is imported when one of its commands runs."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def options(
 
 
 def run() -> None:
-    """Never returns: exits with a code of `exits.py`."""
+    """Runs the command and exits with a code of `exits.py`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may know no dots

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Has the options that several commands share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from egs_client.cli.names import clusters, gprs, nodes, one_of, shapes, workspac
 
 
 class Of(str):
-    """The API's name of what an option is for, where it is another one: it stands beside the option."""
+    """Holds the API's name of an option's value, which may be another than the option's."""
 
     __slots__ = ()
 
@@ -81,11 +81,11 @@ def box_options(
     checks: Annotated[bool | None, typer.Option("--checks/--no-checks", help="Test the nodes before the start."), Of("run_checks")] = None,
     model: Annotated[list[str] | None, typer.Option(help="A note for the page, as name=llama or lr=3e-4; may be repeated.")] = None,
 ) -> None:
-    """The options; `fields_of` makes fields of them."""
+    """Returns the options; `fields_of` makes fields of them."""
 
 
 def fields_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The API's fields, without those that were not given."""
+    """Returns the API's fields, without those that were not given."""
     if given["hours"] is not None and given["duration"] is not None:
         raise Refused("Give --hours or --duration, not both.")
     start = given["at"] or given["not_before"]
@@ -156,7 +156,7 @@ def _here(start: datetime) -> datetime:
 
 
 def seconds(text: str | None) -> float | None:
-    """`90`, `30s`, `45m`, `1h30m`, `2d`."""
+    """Reads `90`, `30s`, `45m`, `1h30m`, `2d`."""
     if text is None:
         return None
     total, number = 0.0, ""

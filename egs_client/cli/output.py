@@ -105,7 +105,7 @@ def show_one(value: Any, lines: Sequence[tuple[str, str]], *, output: str, kind:
 def show_watching(
     read: Callable[[], Sequence[T]], columns: Sequence[Column[T]], *, output: str, kind: str, key: Callable[[T], str]
 ) -> None:
-    """The list, then each row again when its text changes in more than a span of time; for ever."""
+    """Prints the list, then for ever each row again when its text changes in more than a span of time."""
     early.over()
     shown: dict[str, tuple[str, ...]] = {}
     columns = [column for column in columns if output == "wide" or not column.is_wide]

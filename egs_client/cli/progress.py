@@ -57,7 +57,7 @@ def lines_of(gpr: GprDetail, client: Client) -> Iterator[str]:
 
 
 def steps_of(gpr: GprDetail, client: Client) -> Iterator[str]:
-    """For each node how many steps are done, and the last one."""
+    """Returns for each node how many steps are done, and the last one."""
     by_node: dict[str, list[str]] = {}
     for step in client.gprs.steps.list(gpr.id, page_size=500).all(limit=500):
         if step.stage == "entry":

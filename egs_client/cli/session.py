@@ -26,7 +26,7 @@ PATIENCE_S = 10.0
 
 @dataclass(slots=True)
 class Chosen:
-    """Options of `egs` itself."""
+    """Holds the options of `egs` itself."""
 
     profile: str | None = None
     context: click.Context | None = None  # of the command that asks the server
@@ -56,7 +56,7 @@ def client(*, timeout_s: float | None = None) -> Client:
 
 
 def workspace_of(given: str | None, client: Client) -> str:
-    """The one that was named, that `egs login` stored, or the only one where the person may file. Raises Refused."""
+    """Returns the workspace that was named, that `egs login` stored, or the only one where the person may file. Raises Refused."""
     from egs_client.sync.box import only_workspace
 
     try:
@@ -66,7 +66,7 @@ def workspace_of(given: str | None, client: Client) -> str:
 
 
 def gpr_of(reference: str, client: Client) -> GprDetail:
-    """By id or by name; of several of one name the one that has not ended. Raises NotFound or Refused."""
+    """Finds a GPR by id or by name; of several of one name the one that has not ended. Raises NotFound or Refused."""
     reference = reference.removeprefix("gpr/")
     try:
         uuid.UUID(reference)
@@ -94,7 +94,7 @@ def is_interactive() -> bool:
 
 
 def agreed(question: str, *, is_yes: bool, needs_yes: bool = False) -> bool:
-    """Without a terminal nobody can be asked: then `--yes` has to say it where `needs_yes`, else it goes on."""
+    """Asks the person. Without a terminal only `--yes` agrees where `needs_yes` is set; elsewhere the command goes on."""
     if is_yes:
         return True
     if not is_interactive():

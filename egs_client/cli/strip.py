@@ -1,4 +1,4 @@
-"""Boxes over time as text: a line for each node, a character for each stretch of time."""
+"""Draws boxes over time as text: a line for each node, a character for each stretch of time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times and sizes as people read them. Times are those of the reader's clock."""
+"""Writes times and sizes as people read them. Times are those of the reader's clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 
 
 def span(span_s: float) -> str:
-    """`38 s`, `45 min`, `3 h 05 min`, `2 d 4 h`."""
+    """Writes `38 s`, `45 min`, `3 h 05 min`, `2 d 4 h`."""
     whole_s = max(round(span_s), 0)
     days, hours, minutes = whole_s // DAY_S, whole_s % DAY_S // HOUR_S, whole_s % HOUR_S // MINUTE_S
     if days:
@@ -32,17 +32,17 @@ def clock(at: datetime) -> str:
 
 
 def when(at: datetime | None) -> str:
-    """`in 1 h 12 min (14:20)`."""
+    """Writes `in 1 h 12 min (14:20)`."""
     return "-" if at is None else f"{soon(at)} ({clock(at)})"
 
 
 def by(at: datetime | None) -> str:
-    """`14:20 (in 1 h 12 min)`, after "promised by"."""
+    """Writes `14:20 (in 1 h 12 min)`, after "promised by"."""
     return "-" if at is None else f"{clock(at)} ({soon(at)})"
 
 
 def soon(at: datetime | None) -> str:
-    """`in 1 h 12 min`, for a table."""
+    """Writes `in 1 h 12 min`, for a table."""
     if at is None:
         return "-"
     wait_s = (at - datetime.now(UTC)).total_seconds()
@@ -52,7 +52,7 @@ def soon(at: datetime | None) -> str:
 
 
 def size(nodes: int, gpus_per_node: int | None, shape: str, memory_gib: int | None = None) -> str:
-    """`2 x 8 H100-80GB`."""
+    """Writes `2 x 8 H100-80GB`."""
     what = shape or (f">= {memory_gib} GiB" if memory_gib else "any")
     return f"{nodes} x {gpus_per_node or 'all'} {what}"
 
@@ -68,7 +68,7 @@ def without_spans(text: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 step`, `2 steps`."""
+    """Writes `1 step`, `2 steps`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 

@@ -1,1 +1,1 @@
-"""Ways into a cluster with a kubeconfig, without kubectl."""
+"""Reaches a cluster with a kubeconfig, without kubectl."""

@@ -47,7 +47,7 @@ class Access:
         return urlsplit(self.server).port or 443
 
     def path(self, path: str) -> str:
-        """On the server, which may itself stand behind a path."""
+        """Returns the path on the server, which may itself stand behind a path."""
         return f"{urlsplit(self.server).path}{path}"
 
     def running_pod(self, namespace: str, selector: str) -> str:

@@ -30,7 +30,7 @@ class Forwarding:
         self._one_at_a_time = asyncio.Lock()
 
     async def listen(self, port: int) -> asyncio.Server:
-        """On this machine alone. `port` 0: any. Raises OSError."""
+        """Listens on this machine alone. `port` 0: any. Raises OSError."""
         return await asyncio.start_server(self._carry, HERE, port)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""The client's side of a WebSocket (RFC 6455), as far as API servers speak it."""
+"""Speaks the client's side of a WebSocket (RFC 6455), as far as API servers do."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class WebSocket:
 
 
 def frame(payload: bytes, *, kind: int) -> bytes:
-    """One of a client, which has to be masked."""
+    """Returns a frame of a client, which has to be masked."""
     size, mask = len(payload), os.urandom(4)
     if size < 126:
         length = bytes([MASKED | size])

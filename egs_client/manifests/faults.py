@@ -23,7 +23,7 @@ FAULTS_TOLD = 100
 
 
 def told_first(faults: Sequence[Fault]) -> list[Fault]:
-    """The first FAULTS_TOLD by file and line, and how many more there are."""
+    """Returns the first FAULTS_TOLD by file and line, and how many more there are."""
     in_order = sorted(faults, key=lambda fault: (fault.file, fault.line))
     told, more = in_order[:FAULTS_TOLD], in_order[FAULTS_TOLD:]
     if more:

@@ -24,7 +24,7 @@ MANIFEST_OBJECTS_MAX, MANIFEST_MAX_CHARS = 20, 65_536
 
 
 class ObjectFault(NamedTuple):
-    """The reason why a workspace may not have an object: a place in it, and a sentence."""
+    """Says why a workspace may not have an object: a place in it, and a sentence."""
 
     path: tuple[str | int, ...]
     text: str

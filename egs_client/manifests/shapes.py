@@ -61,7 +61,7 @@ def _template(spec: dict[str, Any], at: Path, *, restarts: tuple[str, ...], is_n
 
 
 def _other(field: str, found: dict[str, Any]) -> str:
-    """The nearest field that is there, if this one is not."""
+    """Returns the nearest field that is there, if this one is not."""
     return "" if field in found else nearest(field, found)
 
 

@@ -37,7 +37,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """`lines`: path of each key and item -> its line. `blocks`: path of each text behind `|` -> the line where it begins."""
+    """Holds as `lines` the line of each key and item, by path. `blocks`: path of each text behind `|` -> the line where it begins."""
 
     file: str
     line: int
@@ -75,7 +75,7 @@ def _parts(text: str) -> Iterable[tuple[int, str]]:
 
 @dataclass(slots=True)
 class _Open:
-    """A list or a mapping that is not read to its end yet."""
+    """Holds a list or a mapping that is not read to its end yet."""
 
     value: dict[str, Any] | list[Any]
     path: Path

@@ -255,7 +255,7 @@ class DecisionPreview(Struct, kw_only=True):
 
 
 class Drain(Struct, kw_only=True):
-    """The drain settings of the cluster; see `clusters/`."""
+    """Shows the drain settings of the cluster; see `clusters/`."""
 
     grace_s: int
     force_after_s: int

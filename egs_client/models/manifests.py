@@ -24,7 +24,7 @@ class ManifestFault(Struct, kw_only=True):
 
 
 class ManifestFileRequest(Struct, kw_only=True):
-    """Input whose unknown fields are errors, told together with all others."""
+    """Refuses unknown fields, and tells them together with all other errors."""
 
     name: Annotated[str, Meta(min_length=1, max_length=253)]
     text: Annotated[str, Meta(pattern="^[^\\x00]*$")]

@@ -163,7 +163,7 @@ class Repair(Struct, kw_only=True):
 
 
 class Preview(Struct, kw_only=True):
-    """The effect of an approval."""
+    """Shows the effect of an approval."""
 
     steps: list[str]
     why_not_now: str
@@ -207,7 +207,7 @@ class Config(Struct, kw_only=True):
 
 
 class Reading(Struct, kw_only=True):
-    """Null: not measured. Members are told none of the counts that began before their box."""
+    """Shows null for what was not measured. Members are told none of the counts that began before their box."""
 
     at: datetime
     temperature_c: int | None

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class CheckResult(Struct, kw_only=True):
-    """One measurement of a step."""
+    """Shows one measurement of a step."""
 
     id: str
     name: str

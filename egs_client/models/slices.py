@@ -16,7 +16,9 @@ class Ending(Struct, kw_only=True):
 
 
 class Endings(Struct, kw_only=True):
-    """Everything that archiving or removing ends. Namespaces, members, invitations and workspaces are given up only by a removal."""
+    """Lists everything that archiving or removing ends. Namespaces, members, invitations and workspaces are given up only by a
+    removal.
+    """
 
     running: Ending
     waiting: Ending

@@ -1,2 +1,2 @@
 # `make client` writes this file. Do not edit it.
-"""The async half of the SDK. `make client` writes the other half, `egs_client/sync`, from it."""
+"""This is the async half of the SDK. `make client` writes the other half, `egs_client/sync`, from it."""

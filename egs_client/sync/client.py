@@ -1,5 +1,5 @@
 # `make client` writes this file. Do not edit it.
-"""The client: every operation of the API, and what takes several of them."""
+"""The client has every operation of the API, and what takes several of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from egs_client.sync.watch import gpr_end, gpr_wait, watch_events, watch_gpr
 
 
 class Client(Api):
-    """Without `url` and `token` it is the one that `egs login` stored, or that EGS_URL and EGS_TOKEN name."""
+    """Without `url` and `token` it uses those that `egs login` stored, or that EGS_URL and EGS_TOKEN name."""
 
     def __init__(
         self,
@@ -34,17 +34,17 @@ class Client(Api):
         super().__init__(url, token, patience_s=patience_s, timeout_s=timeout_s)
 
     def watch_gpr(self, id: str, *, away_max_s: float | None = None, has_each_look: bool = False) -> Iterator[GprDetail]:
-        """The GPR now, then after each change (or look) until it has ended. Outages of up to `away_max_s` go by unseen; None: of any
+        """Yields the GPR now, then after each change (or look) until it has ended. Outages of up to `away_max_s` go by unseen; None: of any
         length.
         """
         return watch_gpr(self, id, away_max_s=away_max_s, has_each_look=has_each_look)
 
     def watch_events(self, *, since: datetime | str | None = None, away_max_s: float | None = None, **filters: Any) -> Iterator[Event]:
-        """Events from `since` on (default: now), oldest first. A later watch goes on from `at` of the last one, which it repeats."""
+        """Yields Events from `since` on (default: now), oldest first. A later watch goes on from `at` of the last one, which it repeats."""
         return watch_events(self, since=since, away_max_s=away_max_s, **filters)
 
     def wait(self, id: str, *, for_s: float | None = None) -> GprDetail:
-        """The GPR once it is ACTIVE. Raises Ended or WaitedTooLong."""
+        """Returns the GPR once it is ACTIVE. Raises Ended or WaitedTooLong."""
         return gpr_wait(self, id, for_s=for_s)
 
     def end(self, id: str) -> GprDetail:

@@ -1,5 +1,5 @@
 # `make client` writes this file. Do not edit it.
-"""Lists, page by page."""
+"""Reads lists, page by page."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # `make client` writes this file. Do not edit it.
-"""The base of all groups of operations."""
+"""Has the base of all groups of operations."""
 
 from __future__ import annotations
 

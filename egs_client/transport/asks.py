@@ -1,4 +1,4 @@
-"""Requests as bytes."""
+"""Writes requests as bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When to ask again. Every request of the API may be repeated: by its Idempotency-Key, or since it changes nothing the second time."""
+"""Decides when to ask again. Every request may be repeated: it has an Idempotency-Key, or changes nothing the second time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOO_MANY = 429
 
 @dataclass(slots=True)
 class Patience:
-    """For one request. `for_s` counts from its first try."""
+    """Counts the tries of one request. `for_s` counts from its first try."""
 
     for_s: float
     begun_s: float = field(default_factory=time.monotonic)

@@ -1,4 +1,4 @@
-"""Times when EGS itself was down: agents could not report then."""
+"""Records times when EGS itself was down: agents could not report then."""
 
 from __future__ import annotations
 

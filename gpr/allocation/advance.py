@@ -45,7 +45,7 @@ NOT_MOVED: Final = "This request could not be moved on"
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """Something that a provisioned GPR is due for. `make` does it for several in one transaction."""
+    """Names something that a provisioned GPR is due for. `make` does it for several in one transaction."""
 
     make: Callable[[Sequence[_Due], datetime], None]
     gpr: Gpr

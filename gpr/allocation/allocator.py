@@ -1,4 +1,4 @@
-"""The tick: move every GPR along, plan the queue, start what can start.
+"""Runs the tick: it moves every GPR along, plans the queue, and starts what can start.
 
 It runs every second and on every hint, under a lock that nobody waits for. Its state is in the database and each step is a short
 guarded transaction, so a missed or repeated tick does no harm.

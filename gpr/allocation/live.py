@@ -1,4 +1,4 @@
-"""The snapshot that this process keeps: it reads and makes anew what has changed since the last one.
+"""Keeps this process's snapshot: it reads and makes anew what has changed since the last one.
 
 A new `LiveSnapshot` reads everything. Both must give the same: `live_check` and tests/lifecycle/allocation/test_live.py compare them.
 """

@@ -1,4 +1,4 @@
-"""The nodes of all clusters as the planner's pools, with the times when nothing may start there."""
+"""Presents the nodes of all clusters as the planner's pools, with the times when nothing may start there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KINDS_MOST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PoolKey:
-    """The properties that nodes of a pool share; its text is the pool's id."""
+    """Holds the properties that nodes of a pool share; its text is the pool's id."""
 
     cluster: str
     shape: str
@@ -79,7 +79,7 @@ class PoolIndex:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """All that pools are made of. Equal ones make equal pools as long as there are no supplies."""
+    """Holds all that pools are made of. Equal ones make equal pools as long as there are no supplies."""
 
     nodes: tuple[InventoryNode, ...]
     cluster_names: Mapping[UUID, str]

@@ -59,7 +59,7 @@ _fields_of = attrgetter(*(name.replace("__", ".") for name in GprRow._fields[:-2
 
 
 class PlanSummary(NamedTuple):
-    """The fields of a queued GPR's plan that pages show."""
+    """Holds the fields of a queued GPR's plan that pages show."""
 
     planned_start_at: datetime | None
     explanation: dict[str, Any]
@@ -79,7 +79,7 @@ class PromiseRow(NamedTuple):
 
 
 class ShadowRow(NamedTuple):
-    """An arrival and its slots in the two simulated queues, which are null for one that waited for nobody."""
+    """Holds an arrival and its slots in the two simulated queues, which are null for one that waited for nobody."""
 
     gpr_id: UUID
     made_at: datetime

@@ -49,7 +49,7 @@ EPOCH, MICROSECOND = datetime.fromtimestamp(0, UTC), timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A snapshot, and the rows behind its ids."""
+    """Holds a snapshot, and the rows behind its ids."""
 
     snapshot: Snapshot
     requests: Mapping[str, GprRow]
@@ -68,7 +68,7 @@ class Loaded:
         return rank_of(self.now) + 1
 
     def candidate(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request:
-        """An unsaved GPR as if it were submitted now."""
+        """Returns an unsaved GPR as if it were submitted now."""
         return self._request(GprRow.of(gpr), clusters, self.last_rank, None)
 
     def with_newcomers(self, asked: Iterable[tuple[Gpr, Iterable[Cluster]]]) -> Loaded:
@@ -82,7 +82,7 @@ class Loaded:
         return next((request for request in self.snapshot.queue if request.id == str(gpr.pk)), None)
 
     def waiting(self, gpr: Gpr, clusters: Iterable[Cluster]) -> Request | None:
-        """A queued GPR as if it asked for what `gpr` asks for. Returns None if the GPR has no promise."""
+        """Returns a queued GPR as if it asked for what `gpr` asks for. Returns None if the GPR has no promise."""
         queued = self.queued(gpr)
         if queued is None or queued.promise_s is None:
             return None
@@ -218,8 +218,8 @@ def quotas_load() -> tuple[Quota, ...]:
 
 
 def predecessor_of(ask: GprRow, is_held: Callable[[str], bool]) -> str:
-    """The id of the GPR that it waits for, or "". A predecessor that ended in another way than asked is in no plan, so nothing starts after
-    it.
+    """Returns the id of the GPR that it waits for, or "". A predecessor that ended in another way than asked is in no plan, so nothing
+    starts after it.
     """
     id_, state = str(ask.after_id), ask.after__state
     if state is None or (state in ENDED and (ask.after_condition == AfterCondition.ANY or ended_well(state, ask.after__job__outcome))):

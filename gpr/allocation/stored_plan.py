@@ -48,7 +48,7 @@ BLOCKER_FIELDS: Final = tuple(field.name for field in fields(Blocker))  # `asdic
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """A GPR as it was before its owner changed it."""
+    """Holds a GPR as it was before its owner changed it."""
 
     gpr: Gpr
     clusters: tuple[Cluster, ...]

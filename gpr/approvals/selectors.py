@@ -60,7 +60,7 @@ class Standing:
         return self.whys_not([gpr], now=now)[gpr.pk]
 
     def deputy_for(self, gpr: Gpr) -> Deputy | None:
-        """The deputyship by which the actor decides; None if he needs none."""
+        """Returns the deputyship by which the actor decides; None if he needs none."""
         if self.decides_all or gpr.slice.project_id in self.project_ids:
             return None
         runs = [each for each in self.deputies if gpr.slice.project_id in self.run_by[each.approver_id]]

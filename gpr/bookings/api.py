@@ -27,7 +27,7 @@ TIMING = ("first_start_at", "rule", "zone", "until_at", "count")
 
 
 class BookingSeriesCreate(GprCreate):
-    """The fields of a request to `gprs/`, and the rule by which it repeats."""
+    """Takes the fields of a request to `gprs/`, and the rule by which it repeats."""
 
     earliest_start_at = None  # type: ignore[assignment]
     is_booking = None  # type: ignore[assignment]

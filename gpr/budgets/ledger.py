@@ -22,7 +22,7 @@ MINUTE_S = 60
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """The first period in which a request books more than a budget has left."""
+    """Describes the first period in which a request books more than a budget has left."""
 
     budget: Budget
     span: Span
@@ -55,7 +55,7 @@ class Excess:
 
 @dataclass(slots=True)
 class Ledger:
-    """The budgets of some workspaces and their projects, and what counts for them, which it loads where the bounds do not suffice."""
+    """Holds the budgets of some workspaces and their projects, and loads what counts for them if the bounds do not suffice."""
 
     budgets: Collection[Bounded]
     project_ids: Collection[UUID]

@@ -16,7 +16,7 @@ class Span(NamedTuple):
 
 
 def period_at(budget: Budget, at: datetime) -> Span:
-    """The week or month that contains `at`, or the one range of the budget."""
+    """Returns the week or month that contains `at`, or the one range of the budget."""
     if budget.starts_at is not None and budget.ends_at is not None:
         return Span(budget.starts_at, budget.ends_at)
     day = at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -26,7 +26,7 @@ class EndingSerializer(serializers.Serializer[Any]):
 
 
 class EndingsSerializer(serializers.Serializer[Any]):
-    """Everything that archiving or removing ends. Namespaces, members, invitations and workspaces are given up only by a removal."""
+    """Lists everything that archiving or removing ends. Namespaces, members, invitations and workspaces are given up only by a removal."""
 
     running = EndingSerializer(help_text="GPRs that hold nodes.")
     waiting = EndingSerializer(help_text="GPRs that wait for a start or an approval.")

@@ -18,7 +18,7 @@ NAMES_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class EndingRow:
-    """`names`: the first NAMES_MAX of them."""
+    """Holds as `names` the first NAMES_MAX of them."""
 
     count: int
     names: tuple[str, ...]

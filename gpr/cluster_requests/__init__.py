@@ -1,1 +1,1 @@
-"""Requests that are Kubernetes objects: filed, changed and ended as their objects are."""
+"""Files, changes and ends requests that are Kubernetes objects, as their objects are made, changed and deleted."""

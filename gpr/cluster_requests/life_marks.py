@@ -1,4 +1,4 @@
-"""Recent Events of GPRs that concern a cluster, for its agent to publish there.
+"""Selects recent Events of GPRs that concern a cluster, for its agent to publish there.
 
 Every agent reads these often, so only the latest Events are read, and no model instances are made.
 """
@@ -128,7 +128,7 @@ def _mark_of(event: _EventRow, gpr_id: UUID, gpr_name: str, held: Sequence[_Rese
 
 
 def _box_at(rows: Sequence[_ReservationRow], at: datetime) -> list[_ReservationRow]:
-    """The reservations of the run at that time, with spares that had joined instead of the nodes that they replaced."""
+    """Returns the reservations of the run at that time, with spares that had joined instead of the nodes that they replaced."""
     run = max((row.run for row in rows if row.starts_at <= at), default=0)
     joined = {row.pk: row.replaces_id for row in rows if row.joined_at is not None and row.joined_at <= at}
     replaced = set(joined.values())

@@ -1,4 +1,4 @@
-"""The states that a cluster's agent writes into the status of its objects. Read at every sync."""
+"""Computes the states that a cluster's agent writes into the status of its objects. Read at every sync."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _messages(gprs: Sequence[Gpr], held: Mapping[UUID, Sequence[Reservation]], j
 
 
 def _end_events(gprs: Sequence[Gpr]) -> dict[UUID, Event]:
-    """The last Event of each ended GPR that says who ended it and why."""
+    """Returns the last Event of each ended GPR that says who ended it and why."""
     ids = [gpr.pk for gpr in gprs if gpr.state in ENDED]
     if not ids:
         return {}

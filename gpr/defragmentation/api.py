@@ -32,7 +32,7 @@ from slices.models import PRIORITY_DEFAULT
 
 
 class RoomQuestion(StrictSerializer):
-    """A booking that nobody has filed yet."""
+    """Describes a booking that nobody has filed yet."""
 
     shape = Text(help_text="The GPU shape, e.g. H100-80GB.")
     nodes = ToldNumber(bounds=BOUNDS["nodes"])

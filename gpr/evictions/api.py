@@ -1,4 +1,4 @@
-"""`evictions/`: boxes that ended early, newest first. Boxes that the reader may not know are not named."""
+"""Serves `evictions/`: boxes that ended early, newest first. Boxes that the reader may not know are not named."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def _estimate(notices: list[EvictionVictim], loaded: Loaded, now: datetime) -> N
 
 
 def snapshot_with_requeued(snapshot: Snapshot, loaded: Loaded, gpr: Gpr, *, ends_at: datetime, now: datetime) -> Snapshot:
-    """A copy in which this box is evicted at `ends_at` and, if requeued, waits at its old age."""
+    """Returns a copy in which this box is evicted at `ends_at` and, if requeued, waits at its old age."""
     freed_s = math.ceil(nodes_free_at(ends_at).timestamp())
     snapshot = with_running_end(snapshot, str(gpr.pk), freed_s)
     evicted = copy.copy(gpr)

@@ -1,1 +1,1 @@
-"""Requests that start after another one: which one they may name, and what becomes of them when that one ends."""
+"""Lets a request start after another one: which one it may name, and what becomes of it when that one ends."""

@@ -95,7 +95,7 @@ def _depth_behind(gpr: Gpr) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Predecessor:
-    """The part of a predecessor that the reader may know: no name and no id of one that he may not see."""
+    """Holds the part of a predecessor that the reader may know: no name and no id of one that he may not see."""
 
     name: str = STRANGER
     id: UUID | None = None

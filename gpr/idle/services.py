@@ -1,4 +1,4 @@
-"""Every write to idle boxes but their release (ending.py)."""
+"""Makes every write to idle boxes but their release (ending.py)."""
 
 from __future__ import annotations
 

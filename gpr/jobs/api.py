@@ -54,7 +54,7 @@ class Texts(serializers.DictField):
 
 @extend_schema_field({"oneOf": [{"type": "array", "items": {"type": "object", "additionalProperties": {}}}, {"type": "string"}]})
 class ObjectsField(serializers.ListField):
-    """A list, or the same as YAML."""
+    """Takes a list, or the same as YAML."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(child=FreeForm(), **kwargs)
@@ -92,7 +92,7 @@ class JobFields(ContainerFields):
 
 
 class JobCreate(JobFields, GprCreate):
-    """The fields of a request to `gprs/`, and what is to run in its box."""
+    """Takes the fields of a request to `gprs/`, and what is to run in its box."""
 
 
 class JobInBox(JobFields):

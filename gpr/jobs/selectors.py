@@ -121,7 +121,7 @@ def log_asks_of(cluster_id: UUID, now: datetime) -> tuple[LogAsk, ...]:
 
 
 def kinds_for(namespaces: Iterable[Namespace]) -> list[str]:
-    """The kinds that some cluster of these serves. An agent that has not told its kinds yet serves Job."""
+    """Returns the kinds that some cluster of these serves. An agent that has not told its kinds yet serves Job."""
     served = {WorkloadKind.JOB.value, *(kind for each in namespaces for kind in _kinds_of(each))}
     return [kind.value for kind in WorkloadKind if kind.value in served]
 

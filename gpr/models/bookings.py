@@ -49,7 +49,7 @@ class BookingSeries(models.Model):
 
 @column_checks
 class BookingOccurrence(models.Model):
-    """One start of a series: a GPR, or a refusal with the nearest times that would have fitted."""
+    """Records one start of a series: a GPR, or a refusal with the nearest times that would have fitted."""
 
     series = models.ForeignKey(BookingSeries, on_delete=models.CASCADE, related_name="occurrences")
     starts_at = models.DateTimeField()

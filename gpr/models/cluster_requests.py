@@ -12,7 +12,7 @@ from inventory.models import Cluster
 
 @column_checks
 class ClusterRequestRecord(models.Model):
-    """An object of kind GPUProvisioningRequest or GPUJob in a cluster, and the one GPR that was filed for it."""
+    """Records an object of kind GPUProvisioningRequest or GPUJob in a cluster, and the one GPR that was filed for it."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="+")
     uid = models.CharField(max_length=63)

@@ -71,7 +71,7 @@ class AfterCondition(models.TextChoices):
 
 
 class Nearness(models.TextChoices):
-    """The part of the network that all nodes must share; the values of planner.snapshot.Within."""
+    """Names the part of the network that all nodes must share; the values of planner.snapshot.Within."""
 
     ANY = "", "Anywhere"
     RACK = "rack", "One rack"

@@ -9,7 +9,7 @@ from core.column_checks import column_checks
 
 @column_checks
 class PlanRecord(models.Model):
-    """The single row of sums that plans keep from one to the next. Writers hold the plan lock."""
+    """Holds the single row of sums that plans keep from one to the next. Writers hold the plan lock."""
 
     singleton = models.BooleanField(default=True, unique=True)
     # Decaying sums of promised waits, and of the waits that conservative backfill would have promised.
@@ -26,7 +26,7 @@ class PlanRecord(models.Model):
 
 
 class PlanChange(models.Model):
-    """Something that plans read has changed. Triggers write these rows; change_log.py reads them."""
+    """Records that something has changed that plans read. Triggers write these rows; change_log.py reads them."""
 
     kind = models.CharField(max_length=8)  # "gpr", "node", "slice" or "settings"
     key = models.UUIDField()
@@ -40,7 +40,7 @@ class PlanChange(models.Model):
 
 @column_checks
 class AllocatorRecord(models.Model):
-    """The single row that describes the last ticks of any process."""
+    """Describes the last ticks of any process in a single row."""
 
     singleton = models.BooleanField(default=True, unique=True)
     last_tick_at = models.DateTimeField(null=True, blank=True, help_text="Start of the last finished tick.")

@@ -33,7 +33,7 @@ class Promise(models.Model):
 
     @property
     def risk(self) -> str:
-        """The cause that puts the slot at risk; "" when there is no risk or no slot."""
+        """Returns the cause that puts the slot at risk; "" when there is no risk or no slot."""
         return self.lost_cause if self.slot_nodes else ""
 
 

@@ -68,7 +68,7 @@ class UsageDay(models.Model):
 
 @column_checks
 class UsageProgress(models.Model):
-    """One row: the time up to which the rows of UsageDay are counted. A process locks the row while it counts."""
+    """Holds in one row the time up to which the rows of UsageDay are counted. A process locks the row while it counts."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     held_until_at = models.DateTimeField(null=True, blank=True, help_text="Days before this one are final.")
@@ -105,7 +105,7 @@ class ShapePrice(models.Model):
 
 @column_checks
 class IdleBox(models.Model):
-    """An active box whose GPUs all do nothing; the row goes when one of them works again."""
+    """Records an active box whose GPUs all do nothing; the row goes when one of them works again."""
 
     gpr = models.OneToOneField(Gpr, primary_key=True, on_delete=models.CASCADE, related_name="idle_box")
     run = models.PositiveIntegerField(help_text="Number of the GPR's start.")

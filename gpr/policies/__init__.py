@@ -1,1 +1,1 @@
-"""Requests that break a policy, as it is or as it would be, and the REST endpoints of policies."""
+"""Finds requests that break a policy, as it is or as it would be, and serves policies by REST."""

@@ -1,1 +1,1 @@
-"""Queue positions, explanations of waits, and administrators' decisions."""
+"""Shows queue positions, explains waits, and carries out administrators' decisions."""

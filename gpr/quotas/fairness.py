@@ -43,7 +43,7 @@ _USAGE_OF: Final = WrittenQuery(ProjectUsage.objects.all(), key="project__id")
 
 
 def usage_add(ran_s: Mapping[Gpr, float], *, now: datetime) -> None:
-    """`ran_s`: how long each box ran. The caller holds the plan lock."""
+    """Takes as `ran_s` how long each box ran. The caller holds the plan lock."""
     # Without spares: the nodes that they replaced are counted.
     gpu_counts = dict(_HELD_COUNTS([gpr.pk for gpr in ran_s]))
     usages = {usage.pk: usage for usage in _USAGE_OF({gpr.slice.project_id for gpr in ran_s})}

@@ -1,1 +1,1 @@
-"""Replacement of nodes that fail in running boxes."""
+"""Replaces nodes that fail in running boxes."""

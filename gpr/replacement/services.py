@@ -61,7 +61,7 @@ class Loss:
 
 
 def box_of(rows: Sequence[Reservation]) -> list[Reservation]:
-    """The reservations that make up the box: no spares on their way, no replaced nodes."""
+    """Returns the reservations that make up the box: no spares on their way, no replaced nodes."""
     replaced = {row.replaces_id for row in rows if row.joined_at is not None}
     return [row for row in rows if row.pk not in replaced and (row.replaces_id is None or row.joined_at is not None)]
 
@@ -137,7 +137,7 @@ def node_replace(*, gpr: Gpr, node_id: UUID, actor: User, why: str, now: datetim
 
 @transaction.atomic
 def boxes_replace(*, node: Node, actor: User, why: str, now: datetime) -> None:
-    """`node_replace` for every box on this node, all or none. Raises Conflict if there is none."""
+    """Calls `node_replace` for every box on this node, all or none. Raises Conflict if there is none."""
     plan_lock()
     rows = Reservation.objects.filter(node=node, state=ReservationState.HELD, desired=Desired.PRESENT, gpr__state=GprState.ACTIVE)
     gprs = [row.gpr for row in rows.exclude(replaces__isnull=False, joined_at=None).select_related("gpr").order_by("pk")]

@@ -44,7 +44,7 @@ PLANNED_FIELDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A request as the planner would see it now, and the state to plan it on."""
+    """Holds a request as the planner would see it now, and the state to plan it on."""
 
     request: Request
     loaded: Loaded

@@ -175,7 +175,7 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime, is_dry: bo
 
 
 def left_s(gpr: Gpr, *, now: datetime) -> int:
-    """The remaining time if its nodes were taken back now."""
+    """Returns the remaining time if its nodes were taken back now."""
     if gpr.active_at is None or gpr.state != S.ACTIVE:
         return gpr.remaining_s
     return max(0, gpr.remaining_s - math.ceil((now - gpr.active_at).total_seconds()))

@@ -1,4 +1,4 @@
-"""`events/`, newest first. It is in `gpr` because visibility follows slice membership."""
+"""Serves `events/`, newest first. It is in `gpr` because visibility follows slice membership."""
 
 from __future__ import annotations
 

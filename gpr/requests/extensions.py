@@ -54,7 +54,7 @@ class ExtensionTrial:
         return plan(self._snapshot)
 
     def obstacle(self, ends_at: datetime) -> Obstacle | None:
-        """The first request that this end would delay or evict, or a maintenance."""
+        """Returns the first request that this end would delay or evict, or a maintenance."""
         window = maintenance_before(self.gpr, nodes_free_at(ends_at), self.now)
         if window is not None:
             return Obstacle(None, closed_at=window.starts_at)

@@ -53,7 +53,7 @@ class Duration(serializers.Field[int, Any, int, Any]):
 
 
 class GprChange(StrictSerializer):
-    """The fields of a request. An omitted field keeps its value, or gets its default in a new request."""
+    """Takes the fields of a request. An omitted field keeps its value, or gets its default in a new request."""
 
     name = Text(allow_blank=True, required=False)
     shape = Text(
@@ -109,7 +109,7 @@ class GprCreate(GprChange):
 
 
 class GprAsk(GprCreate):
-    """The fields of a creation, without a required name."""
+    """Takes the fields of a creation, without a required name."""
 
     name = Text(allow_blank=True, default="estimate")
 
@@ -134,7 +134,7 @@ class Decision(Versioned):
 
 
 class ReasonedDecision(Versioned):
-    """A decision against the owner, who must learn the reason."""
+    """Takes a decision against the owner, who must learn the reason."""
 
     why = Text(max_length=WHY_MAX_CHARS, help_text="The reason, which is recorded with the user's name and shown to the owner.")
 
@@ -177,7 +177,7 @@ class Move(Decision):
 
 
 class DecisionQuestion(StrictSerializer):
-    """A decision that nobody has made yet."""
+    """Describes a decision that nobody has made yet."""
 
     act = serializers.ChoiceField(choices=Act.choices)
     priority = ToldNumber(bounds=BOUNDS["priority"], required=False, help_text="Of `priority`.")

@@ -58,7 +58,7 @@ CAUSES = [(cause.value, cause.value) for cause in Cause]
 
 @dataclass(frozen=True, slots=True)
 class GprPage:
-    """Data of these GPRs beyond their rows, limited to what the reader may see."""
+    """Holds data of these GPRs beyond their rows, limited to what the reader may see."""
 
     now: datetime
     statuses: Mapping[UUID, QueueStatus]
@@ -151,7 +151,7 @@ class OriginSerializer(OutputSerializer[ClusterRequestRecord]):
 
 
 class DrainSerializer(OutputSerializer[Cluster]):
-    """The drain settings of the cluster; see `clusters/`."""
+    """Shows the drain settings of the cluster; see `clusters/`."""
 
     grace_s = serializers.IntegerField(source="drain_grace_s", help_text="How long a disruption budget may keep a pod.")
     force_after_s = serializers.IntegerField(source="drain_force_after_s", help_text="How long a pod has to stop before it is killed.")

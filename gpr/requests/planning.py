@@ -72,7 +72,7 @@ def cannot_start(placement: Placement) -> bool:
 
 
 def _beyond_end(gpr: Gpr, placement: Placement, now: datetime) -> EgsError | None:
-    """The refusal of what its promise lets end after its workspace."""
+    """Returns the refusal of what its promise lets end after its workspace."""
     if placement.start_s is None or placement.promise_s is None:
         return None
     start_s = placement.start_s if placement.starts_now else placement.promise_s

@@ -1,4 +1,4 @@
-"""Queries for GPRs, templates, evictions and Events that a user may see."""
+"""Has the queries for GPRs, templates, evictions and Events that a user may see."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def templates_visible_to(actor: User) -> QuerySet[GprTemplate]:
 
 
 def templates_of(rows: QuerySet[GprTemplate], own: Q) -> QuerySet[GprTemplate]:
-    """`own`: the templates of one slice. A template of the platform is hidden by one of the slice that has its name."""
+    """Returns with `own` the templates of one slice. A template of the platform is hidden by one of the slice that has its name."""
     hiding = GprTemplate.objects.filter(own, name=OuterRef("name"))
     return rows.filter(own | (Q(slice=None) & ~Exists(hiding)))
 

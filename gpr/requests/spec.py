@@ -190,7 +190,7 @@ def idle_measure(timeout_s: int | None) -> int:
 
 
 def breaches_of(policy: Slice, asked: Measures, granted: Measures | None = None) -> list[Breach]:
-    """The rules of the policy for which the request needs approval, beyond what it was granted. Runs no query."""
+    """Returns the rules of the policy for which the request needs approval, beyond what it was granted. Runs no query."""
     limits = {
         "nodes": policy.nodes_approval,
         "gpus": policy.gpus_approval,
@@ -223,18 +223,18 @@ def _rule_text(name: str, asked: int, limit: int) -> str:
 
 
 def shapes_of(slice_: Slice) -> list[str]:
-    """Shapes that its clusters have or can order and its policy allows."""
+    """Returns shapes that its clusters have or can order and its policy allows."""
     shapes = {shape for shape, *_ in (*_NODE_KINDS_OF_SLICE([slice_.pk]), *_kinds_to_order(slice_))}
     return sorted(shape for shape in shapes if not slice_.shapes or shape in slice_.shapes)
 
 
 def shapes_anywhere() -> list[str]:
-    """Shapes that any cluster has or can order."""
+    """Returns shapes that any cluster has or can order."""
     return sorted({shape for shape, *_ in (*_NODE_KINDS.all(), *_TO_ORDER.all())})
 
 
 def value_faults(spec: GprSpec) -> list[tuple[str, str]]:
-    """The faults that the request would have in every workspace."""
+    """Returns the faults that the request would have in every workspace."""
     faults = [("name", text) for text in _name_faults(spec.name)]
     for field_name, (least, most) in BOUNDS.items():
         if (value := getattr(spec, field_name)) is not None and not least <= value <= most:
@@ -295,7 +295,7 @@ def _start_faults(spec: GprSpec, now: datetime, kept_start_at: datetime | None) 
 
 
 def beyond_end(slice_: Slice, *, start_at: datetime, duration_s: int, now: datetime) -> OverPolicy | None:
-    """The refusal of what would end after its workspace does."""
+    """Returns the refusal of what would end after its workspace does."""
     ends_at = slice_.ends_at
     if ends_at is None or start_at + timedelta(seconds=duration_s) <= ends_at:
         return None

@@ -1,4 +1,4 @@
-"""`supplies/` and `supply-orders/`, for administrators. Node pool scalers read the orders here: see docs/how-to/supplies.md."""
+"""Serves `supplies/` and `supply-orders/` to administrators. Node pool scalers read the orders here: see docs/how-to/supplies.md."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SupplySerializer(ModelOutputSerializer[Supply]):
 
 
 class SupplyTerms(StrictSerializer):
-    """The fields of a change. Omitted fields stay as they are."""
+    """Takes the fields of a change. Omitted fields stay as they are."""
 
     name = Text(max_length=63, required=False)
     node_count = WholeNumber(min_value=1, max_value=SUPPLY_NODES_MAX, required=False, help_text="How many nodes it can provide in total.")

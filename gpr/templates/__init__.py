@@ -1,1 +1,1 @@
-"""Request templates, and those that agents use for waiting GPU pods."""
+"""Keeps request templates, and those that agents use for waiting GPU pods."""

@@ -94,7 +94,7 @@ class TemplateSerializer(ModelOutputSerializer[GprTemplate]):
 
 
 class TemplatePatch(StrictSerializer):
-    """The fields of a change. Omitted fields stay as they are; null clears a field."""
+    """Takes the fields of a change. Omitted fields stay as they are; null clears a field."""
 
     name = NewName(required=False)
     cluster = Reference(required=False, allow_null=True, help_text="The only cluster that it is for; null: all clusters of the slice.")

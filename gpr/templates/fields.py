@@ -1,4 +1,4 @@
-"""The fields that a template can give to a request."""
+"""Lists the fields that a template can give to a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every write to usage rows and prices."""
+"""Makes every write to usage rows and prices."""
 
 from __future__ import annotations
 

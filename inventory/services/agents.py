@@ -1,4 +1,4 @@
-"""Agents' joins, credentials and sessions."""
+"""Handles agents' joins, credentials and sessions."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class RepairReport:
 
 
 def repair_steps(node: Node, action: str) -> list[str]:
-    """The action, then the entry checks that the node's policy asks for."""
+    """Returns the action, then the entry checks that the node's policy asks for."""
     skipped = skipped_steps_by_node(cluster_ids={node.cluster_id})(node)
     checks = [step for step in EntryStep if step not in skipped and step not in GANG_STEPS]
     return [*([action] if action else []), *checks]

@@ -1,4 +1,4 @@
-"""Every write to reservations. A GPU stays held until its agent reports the release, or an administrator forces it."""
+"""Makes every write to reservations. A GPU stays held until its agent reports the release, or an administrator forces it."""
 
 from __future__ import annotations
 

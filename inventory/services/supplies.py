@@ -1,4 +1,4 @@
-"""Supplies and orders, one order per node.
+"""Keeps supplies and orders, one order per node.
 
 Must not live here: which nodes are ordered for which request (the planner's), growing a node pool (docs/how-to/supplies.md).
 """

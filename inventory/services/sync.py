@@ -107,7 +107,7 @@ def sync_receive(*, agent: AgentIdentity, message: SyncRequest, now: datetime) -
 
 
 def sync_reply(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int, received_at: datetime, now: datetime) -> SyncReply:
-    """The reply, without lists that the agent has already."""
+    """Returns the reply, without lists that the agent has already."""
     # The generation is read first: after a change in between the set is newer than its number, and is sent again.
     ((generation, repairs_drift),) = _CLUSTER([agent.cluster.pk])
     cluster_id = agent.cluster.pk

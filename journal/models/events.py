@@ -16,7 +16,7 @@ class Severity(models.TextChoices):
 
 @column_checks
 class Event(models.Model):
-    """Append-only. A row without a slice is for administrators."""
+    """Rows are only appended. A row without a slice is for administrators."""
 
     at = models.DateTimeField()
     kind = models.CharField(max_length=63)

@@ -15,7 +15,7 @@ from journal.notices.kinds import NoticeKind
 
 
 class Outbox(models.Model):
-    """An Event that people are still to be told of. It is written in the Event's transaction."""
+    """Holds an Event that people are still to be told of. It is written in the Event's transaction."""
 
     event = models.OneToOneField(Event, primary_key=True, on_delete=models.PROTECT, related_name="+")
 

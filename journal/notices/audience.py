@@ -81,7 +81,7 @@ def hearers_of(events: Sequence[Event]) -> list[Hearer]:
 
 
 def heard_by(user: User) -> Q:
-    """Condition of the notices that their user may see now, by present roles and workspaces."""
+    """Returns the condition of the notices that their user may see now, by present roles and workspaces."""
     seen = Q(slice_id__in=tenancy().slices_seen_by(user).values("pk"))
     if not user.bound_to:
         seen |= Q(slice_id=None)
@@ -89,7 +89,7 @@ def heard_by(user: User) -> Q:
 
 
 def events_heard_by(user: User) -> Q:
-    """Condition of the Events whose texts the user may read now, among those that were sent to him once."""
+    """Returns the condition of the Events whose texts the user may read now, among those that were sent to him once."""
     seen = Q(slice_id=None) | Q(slice_id__in=tenancy().slices_seen_by(user).values("pk")) | Q(kind__in=kinds_for(To.INVITED))
     return seen if is_platform_admin(user) else seen & ~Q(kind__in=kinds_for(To.ADMINS))
 

@@ -73,7 +73,7 @@ def _due(now: datetime) -> QuerySet[Delivery]:
 
 
 def _in_turn(now: datetime) -> list[UUID]:
-    """Those due, one of each person and workspace in turn: whoever has many, to receivers that do not answer, holds up nobody else."""
+    """Returns deliveries that are due, one of each person and workspace in turn, so that slow receivers of one hold up nobody else."""
     turn = Window(RowNumber(), partition_by=["channel__user", "channel__slice"], order_by=["due_at", "pk"])
     return list(_due(now).order_by(turn, "due_at", "pk").values_list("pk", flat=True)[: 2 * AT_ONCE])
 

@@ -1,4 +1,4 @@
-"""The table of notices: the Events of which EGS tells people, the kind of notice, and its readers.
+"""Has the table of notices: the Events of which EGS tells people, the kind of notice, and its readers.
 
 Every kind of Event is either in TOLD or in NOT_TOLD; a test compares both with the code.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NoticeKind(models.TextChoices):
-    """The kinds that a person or a channel can choose."""
+    """Lists the kinds that a person or a channel can choose."""
 
     APPROVAL_WANTED = "approval_wanted", "Approval wanted"
     DECISION = "decision", "Approved or refused"
@@ -187,7 +187,7 @@ def is_for_admins_alone(rule: Rule) -> bool:
 
 
 def kinds_for(to: To) -> list[str]:
-    """The kinds of Events of which nobody else is told."""
+    """Returns the kinds of Events of which nobody else is told."""
     return [kind for kind, rules in TOLD.items() if all(rule.to is to for rule in rules)]
 
 

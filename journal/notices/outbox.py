@@ -129,7 +129,7 @@ def _deliver(sendings: Sequence[_Sending], now: datetime) -> None:
 
 
 def _digest(channel: Channel, at: datetime, now: datetime) -> Delivery:
-    """The digest of this time, locked until the Event is in it; a later one if it is being sent already."""
+    """Returns the digest of this time, locked until the Event is in it; a later one if it is being sent already."""
     id_ = uuid5(channel.pk, f"digest {at.isoformat()}")
     new = Delivery(id=id_, channel=channel, is_digest=True, created_at=now, due_at=at)
     Delivery.objects.bulk_create([new], ignore_conflicts=True)

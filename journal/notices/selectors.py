@@ -28,7 +28,7 @@ def unread_count(user: User) -> int:
 
 
 def channels_of(user: User) -> QuerySet[Channel]:
-    """The user's own, but not with a bound token, and those of workspaces that the user manages."""
+    """Returns the user's own channels, but not with a bound token, and those of workspaces that the user manages."""
     managed = Q(slice__in=tenancy().slices_managed_by(user))
     return Channel.objects.filter(managed if user.bound_to else managed | Q(user=user)).select_related("slice")
 

@@ -1,4 +1,4 @@
-"""Acts of people on their notices."""
+"""Carries out what people do with their notices."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ class AlertRuleFilter(filters.FilterSet):
 
 
 class AlertRuleViewSet(mixins.ListModelMixin, ApiViewSet[AlertRule]):
-    """Rules of the platform and of workspaces. Members see those that may tell them something."""
+    """Rules belong to the platform or to workspaces. Members see those that may tell them something."""
 
     queryset = AlertRule.objects.none()
     serializer_class = AlertRuleSerializer

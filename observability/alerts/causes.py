@@ -20,7 +20,7 @@ PLACES_MAX_CHARS: Final = 200
 
 
 class OpenAlerts:
-    """The open alerts of some rules, and which subjects are in them."""
+    """Holds the open alerts of some rules, and which subjects are in them."""
 
     def __init__(self, alerts: Iterable[Alert], subjects: Iterable[AlertSubject]) -> None:
         self.by_id = {alert.pk: alert for alert in alerts}

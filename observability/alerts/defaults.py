@@ -1,4 +1,4 @@
-"""The rules that EGS brings. An administrator may change them, or switch them off; what he changed stays."""
+"""Holds the rules that EGS brings. An administrator may change them, or switch them off; what he changed stays."""
 
 from __future__ import annotations
 

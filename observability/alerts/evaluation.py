@@ -1,4 +1,4 @@
-"""The step that judges all rules, every few seconds.
+"""Judges all rules every few seconds.
 
 One process at a time evaluates, in one transaction under a lock, so a killed process leaves nothing half done. Each source is its own
 transaction, and one that fails stops no other.

@@ -188,7 +188,7 @@ class SubjectState(models.TextChoices):
 
 @column_checks
 class AlertSubject(models.Model):
-    """The subject of an alert (a GPU, a node, a cluster, a request, a quota or a budget) and how far its condition has come."""
+    """Holds the subject of an alert (a GPU, a node, a cluster, a request, a quota or a budget) and how far its condition has come."""
 
     alert = models.ForeignKey(Alert, on_delete=models.CASCADE, related_name="subjects")
     rule = models.ForeignKey(AlertRule, on_delete=models.CASCADE, related_name="+")
@@ -251,7 +251,7 @@ class AlertSilence(models.Model):
 
 
 class CounterState(models.Model):
-    """The totals of a GPU when they were last seen to change."""
+    """Holds a GPU's totals as of when they were last seen to change."""
 
     gpu = models.OneToOneField("inventory.Gpu", primary_key=True, on_delete=models.CASCADE, related_name="counter_state")
     at = models.DateTimeField()

@@ -72,7 +72,7 @@ def _series_of(gpr_ids: Iterable[UUID]) -> Mapping[UUID, list[int | None]]:
 
 
 def _idle_since(series: Sequence[int | None], minutes: Minutes, begin: datetime, until: datetime) -> datetime:
-    """The end of the last minute in which a GPU worked or was not measured, or `begin`."""
+    """Returns the end of the last minute in which a GPU worked or was not measured, or `begin`."""
     minute = until - MINUTE
     while minute >= begin:
         percents = minutes.get(minute, {})
@@ -83,7 +83,7 @@ def _idle_since(series: Sequence[int | None], minutes: Minutes, begin: datetime,
 
 
 def _first_minute(gpr: Gpr, since: datetime) -> datetime:
-    """The begin of the first whole minute in which it was active."""
+    """Returns the begin of the first whole minute in which it was active."""
     active_at = gpr.active_at or since
     begin = active_at.replace(second=0, microsecond=0)
     return begin if begin == active_at else begin + MINUTE

@@ -74,7 +74,7 @@ class PrometheusAnswerSerializer(OutputSerializer[Any]):
 
 
 class PrometheusViewSet(ApiViewSet[Any]):
-    """The Prometheus of each cluster, from which long courses of GPUs come."""
+    """The Prometheus of each cluster provides long courses of GPUs."""
 
     queryset = Cluster.objects.none()  # its row is locked for a change
     serializer_class = PrometheusSerializer

@@ -32,7 +32,7 @@ MATCHERS: Final = re.compile(r'[a-zA-Z_]\w*(=|!=|=~|!~)"(?:[^"\\\n]|\\.)*"(,[a-z
 
 @dataclass(frozen=True, slots=True)
 class NamedGpu:
-    """A GPU as exporters may name it."""
+    """Names a GPU as exporters may name it."""
 
     key: UUID
     uuid: str

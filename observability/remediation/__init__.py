@@ -1,1 +1,1 @@
-"""Nodes that are set aside: why, what is done about it, and how they come back."""
+"""Sets nodes aside, repairs them and takes them back."""

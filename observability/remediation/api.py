@@ -113,7 +113,7 @@ class RepairSerializer(ModelOutputSerializer[Repair]):
 
 
 class PreviewSerializer(OutputSerializer[Any]):
-    """The effect of an approval."""
+    """Shows the effect of an approval."""
 
     steps = serializers.ListField(child=serializers.CharField(), help_text="In this order.")
     why_not_now = serializers.CharField(help_text="The reason why it waits; empty: it begins at once.")
@@ -160,7 +160,7 @@ class OpenedPagination(CreatedPagination):
 
 
 class RemediationViewSet(mixins.ListModelMixin, ApiViewSet[RemediationCase]):
-    """Nodes that are set aside, why, and what is done about it."""
+    """These nodes are set aside; each says why, and what is done about it."""
 
     queryset = RemediationCase.objects.none()
     serializer_class = CaseSerializer
@@ -252,7 +252,7 @@ class RemediationPolicyChange(StrictSerializer):
 
 
 class RemediationPolicyViewSet(ApiViewSet[Any]):
-    """The actions that EGS may take on nodes that are set aside: one policy for each cluster."""
+    """A policy names the actions that EGS may take on nodes of a cluster that are set aside."""
 
     queryset = Cluster.objects.none()  # its row is locked for a change
     serializer_class = RemediationPolicySerializer

@@ -16,7 +16,7 @@ from protocol.nodes.steps import RepairStep
 
 
 class Action(StrEnum):
-    """The weakest first."""
+    """Lists actions, the weakest first."""
 
     CHECK = "check_node"
     RESTART_DRIVER = RepairStep.RESTART_DRIVER.value

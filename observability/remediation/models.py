@@ -42,7 +42,7 @@ REPAIR_ACTIONS: Final = [(action.value, action.value) for action in REPAIRS]
 
 @column_checks
 class RemediationPolicy(models.Model):
-    """The actions that EGS may take on nodes of a cluster that are set aside. A cluster without one has the defaults."""
+    """Holds the actions that EGS may take on nodes of a cluster that are set aside. A cluster without one has the defaults."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     cluster = models.OneToOneField(Cluster, on_delete=models.CASCADE, related_name="remediation_policy")
@@ -79,7 +79,7 @@ class RemediationPolicy(models.Model):
 
 @column_checks
 class RemediationCase(models.Model):
-    """A node's way from being set aside to its return."""
+    """Follows a node's way from being set aside to its return."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     node = models.ForeignKey(Node, on_delete=models.PROTECT, related_name="cases")

@@ -113,7 +113,7 @@ def _judged(reading: LatestReading, history: Sequence[FaultCount], policy: Remed
 
 
 def _returned(node_ids: Iterable[UUID]) -> dict[UUID, datetime]:
-    """The last return of each node."""
+    """Returns the last return of each node."""
     rows = RemediationCase.objects.filter(node__in=set(node_ids), closed_at__isnull=False).order_by("closed_at")
     return {node_id: at for node_id, at in rows.values_list("node_id", "closed_at") if at is not None}
 

@@ -37,7 +37,7 @@ def _metric_fields(metrics: Iterable[Metric]) -> dict[str, serializers.IntegerFi
 
 
 class ReadingSerializer(ModelOutputSerializer[LatestReading]):
-    """Null: not measured. Members are told none of the counts that began before their box."""
+    """Shows null for what was not measured. Members are told none of the counts that began before their box."""
 
     vars().update(_metric_fields(METRICS))
 
@@ -90,7 +90,7 @@ class HotspotPagination(CreatedPagination):
 
 
 class HotspotViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
-    """The newest reading of each GPU: for administrators of all, for members of those that their workspaces hold."""
+    """Each row is the newest reading of a GPU: administrators see all, members those that their workspaces hold."""
 
     queryset = Gpu.objects.none()
     serializer_class = HotspotSerializer

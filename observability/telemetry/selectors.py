@@ -101,7 +101,7 @@ def in_view(view: str) -> Q:
 
 
 def reading_of(gpu: Any) -> LatestReading | None:
-    """The newest reading that the actor of `gpus_with_readings` may know."""
+    """Returns the newest reading that the actor of `gpus_with_readings` may know."""
     if not gpu.is_known:
         return None
     reading: LatestReading = gpu.latest_reading
@@ -214,7 +214,7 @@ def levels_kept(since: datetime, now: datetime) -> list[type[Reading]]:
 
 
 def _level(since: datetime, until: datetime, step_s: int | None, now: datetime) -> type[Reading]:
-    """The finest course that has few enough points."""
+    """Returns the finest course that has few enough points."""
     wanted = [model for model in levels_kept(since, now) if step_s is None or model.STEP.total_seconds() >= step_s]
     return next((model for model in wanted if (until - since) / model.STEP <= POINTS_MAX), LEVELS[-1])
 

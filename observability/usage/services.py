@@ -30,7 +30,7 @@ Minute = tuple[datetime, Mapping[int | None, int]]  # with the use of each cours
 
 
 class OpenBoxNode(NamedTuple):
-    """A node in an open box, from the end of the entry to the begin of the exit, with its GPUs and the ids of their courses."""
+    """Describes a node in an open box, from the end of the entry to the begin of the exit, with its GPUs and the ids of their courses."""
 
     gpr_id: UUID
     slice_id: UUID

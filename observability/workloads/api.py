@@ -198,7 +198,7 @@ class PodFilter(filters.FilterSet):
 
 
 class PodViewSet(mixins.ListModelMixin, ApiViewSet[Pod]):
-    """Pods that hold GPUs or ask for them, and what keeps each from running."""
+    """These pods hold GPUs or ask for them; each says what keeps it from running."""
 
     queryset = Pod.objects.none()
     serializer_class = PodSerializer

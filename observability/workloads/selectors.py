@@ -99,7 +99,7 @@ def pods_matching(text: str) -> Q:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadGpu:
-    """A GPU that a box of the workspace holds and that the workload's pods have."""
+    """Describes a GPU that a box of the workspace holds and that the workload's pods have."""
 
     gpu: Gpu
     since_at: datetime  # when the box took it

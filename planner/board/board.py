@@ -413,7 +413,7 @@ class Board:
 
     def starting(self) -> dict[str, Slot]:
         """Finds what starts now, as the first step of `expected` does. Changes nothing."""
-        capacity, table = self.playground()
+        capacity, table = self.playable_copy()
         rows = scheduling.tick(capacity, self.empty_free_now(), table, self._order_now(), self.now_s, NO_COURSE)
         return {self._at_row[row].request.id: self.slot_at(places_of(table, row), self.now_s) for row in rows.tolist()}
 
@@ -445,9 +445,9 @@ class Board:
         pool = self.pools[int(self.capacity.pool_of[places[0]])]
         return Slot(pool.id, start_s, tuple(self.node_ids[node] for node in places))
 
-    # For `foresight`.
+    # For course_cache.py.
 
-    def playground(self) -> tuple[Capacity, Table]:
+    def playable_copy(self) -> tuple[Capacity, Table]:
         """Returns copies that a simulation may change."""
         self._reserve_steps_for_all()
         played = ("state", "slot_s", "places", "earliest_s")
@@ -483,7 +483,7 @@ class Board:
     # Internals.
 
     def played(self, asked: Set[str] | None) -> Table:
-        capacity, table = self.playground()
+        capacity, table = self.playable_copy()
         if self.policy.name == PolicyName.GUARDED:
             self.play(capacity, table, (self.now_s, NEVER_S), asked, NO_COURSE)
         return table
@@ -496,7 +496,7 @@ class Board:
         is_before[: self.order.index(waiting)] |= starts_s[: self.order.index(waiting)] == start_s
         return int((has_slot & is_before & (starts_s > self.now_s)).sum())
 
-    def is_foreseeable(self) -> bool:
+    def newcomers_change_nothing(self) -> bool:
         """Tells whether a newcomer cannot make others start sooner, as its slot can where they wait for a preferred pool."""
         return self.policy.name == PolicyName.GUARDED and not self._followers and not self._table.handicaps_s[self._order_now()].any()
 

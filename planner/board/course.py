@@ -156,7 +156,7 @@ def meets_on_nodes(capacity: Capacity, table: Table, started: int, places: Ints,
 
 @lean
 def badness(capacity: Capacity, node: int, gpus: int, at_s: int, end_s: int) -> int:
-    """The sort key of the node as in `best_fitting`, or NEVER_S if it is not free until the end."""
+    """Returns the sort key of the node as in `best_fitting`, or NEVER_S if it is not free until the end."""
     need = gpus_needed(capacity, node, gpus)
     until_s = free_until(capacity.nodes, node, need, at_s)
     if until_s < end_s:

@@ -46,7 +46,7 @@ class _Tried(NamedTuple):
         return (self.id, self.turn, self.slot) == (waiting.request.id, waiting.turn, slot)
 
 
-class Foresight:
+class CourseCache:
     """Boards that hold the same boxes and slots share it."""
 
     def __init__(self, known: _KnownCourse | None = None) -> None:
@@ -60,7 +60,7 @@ class Foresight:
 
         `is_trial` says that more newcomers will be tried on the same board.
         """
-        if len(newcomers) == 1 and board.has_slot(newcomers[0]) and board.is_foreseeable():
+        if len(newcomers) == 1 and board.has_slot(newcomers[0]) and board.newcomers_change_nothing():
             table = self._played_beside(board, newcomers[0], is_trial=is_trial)
         else:
             table = board.played({each.request.id for each in newcomers})
@@ -77,17 +77,17 @@ class Foresight:
         self._tried = _Tried(newcomer.request.id, newcomer.turn, newcomer.row, slot, with_it)
         return table
 
-    def with_slots(self, board: Board, added: Sequence[Waiting]) -> Foresight:
-        """Returns the foresight of the board once these have their slots for good."""
+    def with_slots(self, board: Board, added: Sequence[Waiting]) -> CourseCache:
+        """Returns the courses of the board once these have their slots for good."""
         tried, known = self._tried, self._known.at(board.now_s)
         if tried is not None and len(added) == 1 and tried.is_for(added[0], board.slot(added[0])):
             course = tried.known.course
             course.row[course.row == tried.row] = added[0].row
-            return Foresight(tried.known)
+            return CourseCache(tried.known)
         for i, waiting in enumerate(added if known.course.fill[0] else ()):
             _, _, moment, at_s = _followed(known, board, waiting, added[i:])
             known = known._replace(course=first_moments(known.course, moment), until_s=at_s)
-        return Foresight(known)
+        return CourseCache(known)
 
     def _extended(self, known: _KnownCourse, board: Board, newcomer: Waiting) -> _KnownCourse:
         """Plays the board without the newcomer until the start of the newcomer's slot."""
@@ -103,7 +103,7 @@ def _followed(known: _KnownCourse, board: Board, newcomer: Waiting | None, absen
     """Follows the course until the newcomer may matter, without the slots of the absent ones.
 
     Returns the capacity and the table of that time, the moment of the course, and the time."""
-    capacity, table = board.playground()
+    capacity, table = board.playable_copy()
     for waiting in absent:
         put_slot(capacity, table, waiting.row, -1)
     if newcomer is None:

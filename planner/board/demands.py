@@ -26,7 +26,7 @@ Group = tuple[tuple[int, ...], int, int]  # numbers of pools, GPUs per node and 
 
 @dataclass(frozen=True, eq=False)
 class DemandClass:
-    """The part of a demand that does not depend on length, time and, without a quota, the slice."""
+    """Holds the part of a demand that does not depend on length, time and, without a quota, the slice."""
 
     demand: Demand  # with length 1 and without the limit of the slice
     gpu_count: int  # of a box; whole nodes count as the largest that it may use

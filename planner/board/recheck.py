@@ -18,7 +18,7 @@ BLOCK_BITS: Final = 6
 
 
 class Recheck(NamedTuple):
-    """The knowledge of a tick about the waiting rows. A marked row is checked again.
+    """Keeps what a tick knows about the waiting rows. A marked row is checked again.
 
     Rows of a group form runs, in the order of turns, in which lengths do not fall: if the first ready row of a run finds too few nodes, so
     do all behind it. A ready row waits for nodes alone: its earliest start has come, no limit stops it, and it does not wait for a

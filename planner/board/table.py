@@ -1,4 +1,4 @@
-"""The queue for the compiled passes, a row for each request. Playing ahead changes a copy."""
+"""Keeps the queue for the compiled passes, a row for each request. Playing ahead changes a copy."""
 
 from __future__ import annotations
 

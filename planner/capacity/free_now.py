@@ -1,4 +1,4 @@
-"""Compiled: until when each node stays free from now on, sorted, so that one look tells whether enough nodes are free."""
+"""Compiled code tracks until when each node stays free from now on, sorted, so that one look tells whether enough nodes are free."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SORT_COST: Final = 16
 
 
 class FreeNow(NamedTuple):
-    """Times until which each node stays free, for each size class: a pool with a number of GPUs per node."""
+    """Holds the times until which each node stays free, for each size class: a pool with a number of GPUs per node."""
 
     first: Ints  # pool `p` has the size classes `first[p]` to less than `first[p + 1]`
     gpus: Ints  # by size class: GPUs per node
@@ -131,7 +131,7 @@ def move_element(array: Ints, place: int, last: int) -> None:
 
 @lean
 def rank_of(free_now: FreeNow, k: int, node: int, until_s: int) -> int:
-    """The number of free nodes if it is not free."""
+    """Returns the number of free nodes if it is not free."""
     low, high = 0, int(free_now.fill[k])
     while low < high and until_s != NONE:
         middle = (low + high) // 2

@@ -1,4 +1,4 @@
-"""Compiled: how much each limit leaves from now on, read once from its profile for all requests below it."""
+"""Compiled code tracks how much each limit leaves from now on, read once from its profile for all requests below it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from planner.kernels import compiled, lean
 
 
 class Headroom(NamedTuple):
-    """Times until which limits leave each amount from now on; a time that has passed means the same as NONE."""
+    """Holds the times until which limits leave each amount from now on; a time that has passed means the same as NONE."""
 
     first: Ints  # limit `i` has the amounts from 0 to less than `first[i + 1] - first[i]`
     until_s: Ints  # `until_s[first[i] + amount]`; NONE: it leaves less now

@@ -1,4 +1,4 @@
-"""Compiled: all nodes and shared limits over time, and the search for the first place for one more box.
+"""Compiled code tracks all nodes and shared limits over time, and finds the first place for one more box.
 
 A box takes the same number of GPUs on each of its nodes, all in one pool, and part of each of its limits: one for its slice, which runs one
 box at a time, and one for each quota that covers it.
@@ -45,8 +45,8 @@ class Capacity(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """A request's demand in numbers. Whole nodes are admitted as if each were the largest of the pool; on given nodes they take of a quota
-    only what these have.
+    """Holds a request's demand in numbers. Whole nodes are admitted as if each were the largest of the pool; on given nodes they take of a
+    quota only what these have.
     """
 
     nodes: int
@@ -76,7 +76,7 @@ OF_SLICE: Final = 0
 
 
 def unlimited_demand(nodes: int, gpus: int, length_s: int) -> Demand:
-    """A demand for given nodes, below no limits."""
+    """Returns a demand for given nodes, below no limits."""
     return Demand(nodes, gpus, length_s, NONE, NO_INTS, NO_INTS, NO_LIMITS, NO_LIMITS)
 
 
@@ -109,7 +109,7 @@ def pool_index(capacity: Capacity, demand: Demand, places: Ints) -> int:
 
 @lean
 def gpus_of_whole_nodes(capacity: Capacity, demand: Demand, places: Ints) -> int:
-    """The most that a box takes of a quota on these nodes; NEVER_S unless it takes whole nodes."""
+    """Returns the most that a box takes of a quota on these nodes; NEVER_S unless it takes whole nodes."""
     if demand.gpus > 0:
         return NEVER_S
     gpus = 0
@@ -159,7 +159,7 @@ def limits_allow(capacity: Capacity, demand: Demand, i: int, start_s: int, most:
 
 @lean
 def earliest_below_limits(capacity: Capacity, demand: Demand, i: int, since_s: int, most: int) -> int:
-    """The first second from which all limits allow the whole box, or NEVER_S."""
+    """Returns the first second from which all limits allow the whole box, or NEVER_S."""
     start_s, at_s = NONE, since_s
     while start_s != at_s and at_s < NEVER_S:
         start_s = at_s
@@ -269,7 +269,7 @@ def effective_s(demand: Demand, pool: int, start_s: int) -> int:
 
 @compiled
 def choose(capacity: Capacity, pool: int, demand: Demand, start_s: int) -> Ints:
-    """The nodes of the pool that suit a box with this start best; fewer than it wants if it does not fit.
+    """Returns the nodes of the pool that suit a box with this start best; fewer than it wants if it does not fit.
 
     First those with the fewest GPUs left over in the window, then with the shortest gap after it, so that whole nodes stay whole; ties in
     the order of the pool.
@@ -312,7 +312,7 @@ def choose_closest(capacity: Capacity, demand: Demand, free: Ints, left: Ints, u
 
 @compiled
 def smallest_domain(domains: Ints, domain_count: int, count: int) -> int:
-    """The domain with the fewest of these nodes, but at least `count`, or NONE."""
+    """Returns the domain with the fewest of these nodes, but at least `count`, or NONE."""
     found = np.zeros(domain_count + 1, np.int64)
     for domain in domains:
         found[domain] += 1  # the last element counts nodes whose domain is unknown
@@ -325,7 +325,7 @@ def smallest_domain(domains: Ints, domain_count: int, count: int) -> int:
 
 @compiled
 def fewest_domains(domains: Ints, domain_count: int, count: int) -> Bools:
-    """A mask: all nodes of the largest domains, until one domain can hold the rest."""
+    """Returns a mask of all nodes of the largest domains, until one domain can hold the rest."""
     chosen = np.zeros(len(domains), np.bool_)
     found = np.zeros(domain_count + 1, np.int64)
     for domain in domains:
@@ -394,7 +394,7 @@ def has_room_at(capacity: Capacity, places: Ints, demand: Demand, start_s: int) 
 
 @compiled
 def earliest_on(capacity: Capacity, places: Ints, demand: Demand, since_s: int, until_s: int) -> int:
-    """The first start in `[since_s, until_s]`, or NEVER_S."""
+    """Returns the first start in `[since_s, until_s]`, or NEVER_S."""
     at_s, start_s, i, most = since_s, NONE, pool_index(capacity, demand, places), gpus_of_whole_nodes(capacity, demand, places)
     while start_s != at_s and at_s <= until_s:
         start_s = at_s

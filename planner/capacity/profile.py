@@ -1,4 +1,4 @@
-"""Compiled step functions: how much is free at each second, and where a box fits below.
+"""Compiled code keeps step functions: how much is free at each second, and where a box fits below.
 
 A profile is of the free GPUs of a node, or of what a limit (a slice, a quota) leaves. Each is a linked list of steps in flat arrays that
 all profiles share: a box is added or removed in place, and copying three arrays copies a plan.
@@ -180,7 +180,7 @@ def stays_free(profiles: Profiles, index: int, need: int, start_s: int, end_s: i
 
 @lean
 def first_fit(profiles: Profiles, index: int, need: int, length_s: int, since_s: int, before_s: int) -> int:
-    """The first second in `[since_s, before_s)` from which `need` is free for `length_s`, or NEVER_S."""
+    """Returns the first second in `[since_s, before_s)` from which `need` is free for `length_s`, or NEVER_S."""
     step, start_s = profiles.head[index], NEVER_S
     while step != NONE:
         end_s = end_of(profiles, step)
@@ -201,7 +201,7 @@ def first_fit(profiles: Profiles, index: int, need: int, length_s: int, since_s:
 
 @lean
 def last_fit(profiles: Profiles, index: int, need: int, length_s: int, since_s: int, until_s: int) -> int:
-    """The last second in `[since_s, until_s]` from which `need` is free for `length_s`, or NONE."""
+    """Returns the last second in `[since_s, until_s]` from which `need` is free for `length_s`, or NONE."""
     step, start_s, found_s = profiles.head[index], NEVER_S, NONE
     while step != NONE and (start_s <= until_s or profiles.steps[step, AT_S] <= until_s):
         end_s = end_of(profiles, step)
@@ -240,7 +240,7 @@ def free_since(profiles: Profiles, index: int, need: int, at_s: int) -> int:
 
 @lean
 def next_step_s(profiles: Profiles, index: int, after_s: int) -> int:
-    """The next change after `after_s`, or NEVER_S."""
+    """Returns the next change after `after_s`, or NEVER_S."""
     step = profiles.head[index]
     while step != NONE and profiles.steps[step, AT_S] <= after_s:
         step = profiles.steps[step, AFTER]

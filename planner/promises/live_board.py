@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 
 from planner.board.board import Board
-from planner.board.course_cache import Foresight
+from planner.board.course_cache import CourseCache
 from planner.board.waiting import Waiting
 from planner.capacity.profile import NONE, Profiles
 from planner.promises.proof import is_overcommitted
@@ -28,7 +28,7 @@ Part = TypeVar("Part", Request, Running, Shadow)
 class Restored(NamedTuple):
     board: Board
     newcomers: list[Waiting]  # they have no stored slot
-    foresight: Foresight  # of the board without newcomers
+    courses: CourseCache  # of the board without newcomers
     queues: ReferenceQueues | None = None  # None: not known
 
 
@@ -36,7 +36,7 @@ Restore = Callable[[Snapshot], Restored]
 
 
 def restore_anew(snapshot: Snapshot) -> Restored:
-    return Restored(*board_of(snapshot), Foresight())
+    return Restored(*board_of(snapshot), CourseCache())
 
 
 class LiveBoard:
@@ -67,7 +67,7 @@ class LiveBoard:
             if kept is None or not kept.follow(snapshot):
                 board, newcomers = board_of(snapshot)
                 if not _is_calm(board):
-                    return Restored(board, newcomers, Foresight())
+                    return Restored(board, newcomers, CourseCache())
                 kept = _Kept(board, snapshot)
             self._kept = kept
             return kept.restored(snapshot)
@@ -100,7 +100,7 @@ class _Kept:
         self._pools, self._quotas = snapshot.pools, snapshot.quotas
         self._queue, self._running = snapshot.queue, snapshot.running
         self._queues: ReferenceQueues | None = None
-        self._foresight = Foresight()
+        self._courses = CourseCache()
         self._shadows: tuple[Shadow, ...] = ()  # those that are in the reference queues
         self._shadow_of: dict[str, Shadow] = {}
         self._last_strict_s = 0  # of these
@@ -125,7 +125,7 @@ class _Kept:
 
     def _with_newcomers(self, board: Board, snapshot: Snapshot) -> Restored:
         board.keep_as_stored()
-        return Restored(board, board.without_slots(), self._foresight, self._queues_for(snapshot) if snapshot.memory.shadows else None)
+        return Restored(board, board.without_slots(), self._courses, self._queues_for(snapshot) if snapshot.memory.shadows else None)
 
     def follow(self, snapshot: Snapshot) -> bool:
         """Return False if the board must be made anew; then it is no longer valid."""
@@ -149,9 +149,9 @@ class _Kept:
         if not (self._add_boxes(boxes) and self._add_requests(requests)):
             return False
         if not stays:
-            self._foresight = Foresight()
+            self._courses = CourseCache()
         elif added := [waiting for request in requests if board.has_slot(waiting := board.queue[request.id])]:
-            self._foresight = self._foresight.with_slots(board, added)
+            self._courses = self._courses.with_slots(board, added)
         return True
 
     def _add_boxes(self, boxes: list[Running]) -> bool:

@@ -26,7 +26,7 @@ SHAPE, EARLY, CROWDED, LATE = 1, 2, 3, 4
 
 
 class Asked(NamedTuple):
-    """The demand of each request."""
+    """Holds the demand of each request."""
 
     nodes: Ints
     gpus: Ints
@@ -137,7 +137,7 @@ def flaws_of(capacity: Capacity, table: Table, rows: Ints, asked: Asked, now_s: 
 
 @compiled
 def common_pool(capacity: Capacity, places: Ints) -> int:
-    """NONE if the nodes span pools or repeat."""
+    """Returns NONE if the nodes span pools or repeat."""
     pool = NONE
     for k in range(len(places)):
         if k > 0 and capacity.pool_of[places[k]] != pool:

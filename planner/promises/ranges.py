@@ -40,7 +40,7 @@ class WaitForecast:
 
     @property
     def kind(self) -> tuple[int, bool, int]:
-        """Length by factors of four, big or not, and the expected third of the promised wait."""
+        """Returns the length by factors of four, whether it is big, and the expected third of the promised wait."""
         part = min(THIRDS * self.expected_wait_s // max(self.promised_wait_s, 1), THIRDS - 1)
         return _factors_of_four(self.length_s), self.gpu_count >= BIG_GPUS, part
 
@@ -100,7 +100,7 @@ class ForecastRanges:
         self._open.pop(id_, None)
 
     def with_misses(self, counts: Sequence[int]) -> ForecastRanges:
-        """A copy that has seen so many more requests wait beyond their p50 and beyond their p90."""
+        """Returns a copy that has seen so many more requests wait beyond their p50 and beyond their p90."""
         twin = ForecastRanges()
         twin._levels = [level + STEP * target * count for level, target, count in zip(self._levels, TARGETS, counts, strict=True)]
         twin._shares, twin._all = self._shares, self._all

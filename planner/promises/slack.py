@@ -29,7 +29,7 @@ class SlackTracker:
     """It never changes the board."""
 
     def __init__(self, board: Board, memory: Memory, queues: ReferenceQueues | None = None) -> None:
-        """`queues`: those of this board and memory, if they exist. The tracker changes them."""
+        """Takes as `queues` those of this board and memory, if they exist. The tracker changes them."""
         self._board = board
         self._slack = board.policy.slack
         self._gpu_count = int(board.capacity.gpu_counts.sum())

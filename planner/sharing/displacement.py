@@ -16,7 +16,7 @@ from planner.snapshot import Moved
 
 
 class DisplacedSlots:
-    """Slots taken off the board until another has its place."""
+    """Holds slots that were taken off the board until another has its place."""
 
     def __init__(self, board: Board, waiting: Iterable[Waiting]) -> None:
         self._board = board

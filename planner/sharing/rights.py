@@ -210,7 +210,7 @@ class _Ending:
         self._gpus = list(accumulate(share.gpus for share in last_first))
 
     def since_s(self, room: int) -> int | None:
-        """The first time at which held GPUs fit in `room`; None if `room` is negative."""
+        """Returns the first time at which held GPUs fit in `room`; None if `room` is negative."""
         if room < 0:
             return None
         fitting = bisect_right(self._gpus, room)

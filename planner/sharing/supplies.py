@@ -48,7 +48,7 @@ def _place_the_rest(board: Board) -> None:
 
 
 class _Source:
-    """A pool that can grow, with its nodes not yet ordered."""
+    """Holds a pool that can grow, with its nodes not yet ordered."""
 
     def __init__(self, board: Board, number: int, supply: Supply) -> None:
         self.supply = supply

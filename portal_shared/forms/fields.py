@@ -73,7 +73,7 @@ class SpanField(forms.CharField):
 
 
 class IdleField(SpanField):
-    """A duration, or `never`, which is 0."""
+    """Takes a duration, or `never`, which is 0."""
 
     def clean(self, value: Any) -> int | None:
         return 0 if str(value or "").strip().lower() == NEVER else super().clean(value)

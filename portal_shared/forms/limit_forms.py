@@ -1,4 +1,4 @@
-"""Forms of what limits a workspace: its policy, its budgets, its end."""
+"""Has the forms of what limits a workspace: its policy, its budgets, its end."""
 
 from __future__ import annotations
 

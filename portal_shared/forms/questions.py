@@ -35,7 +35,7 @@ NO_VERSION = "This form has no version. Review it and decide again."
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`effects`: the preview (portal_admin.pages.question.Effects). `closed`: why the action is not possible any more."""
+    """Takes as `effects` the preview (portal_admin.pages.question.Effects). `closed`: why the action is not possible any more."""
 
     title: str
     text: str
@@ -62,7 +62,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class QuestionLink:
-    """A link, or with `field` a button that sends the form again."""
+    """Shows a link, or with `field` a button that sends the form again."""
 
     label: str
     url: str = ""
@@ -72,7 +72,7 @@ class QuestionLink:
 
 @dataclass(frozen=True, slots=True)
 class GprAction:
-    """An action that is possible in these states. `done` is a sentence with the placeholders name and priority."""
+    """Describes an action that is possible in these states. `done` is a sentence with the placeholders name and priority."""
 
     name: str
     states: frozenset[GprState]
@@ -141,7 +141,7 @@ def decide_on(
     topics: Iterable[str],
     ways_out: Callable[[Gpr, EgsError], tuple[QuestionLink, ...]] | None = None,
 ) -> HttpResponse:
-    """`decide` for an action on a GPR, with a check of its version.
+    """Does what `decide` does for an action on a GPR, and checks its version.
 
     After a refusal the question is about the GPR as it is now. `ways_out` returns alternatives.
     """

@@ -1,4 +1,4 @@
-"""The form of a template, and what a template gives to the forms of requests."""
+"""Has the form of a template, and says what a template gives to the forms of requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fleet map, for both portals: every GPU is one cell. Selectors decide what a reader may know of a cell."""
+"""Draws the fleet map for both portals: every GPU is one cell. Selectors decide what a reader may know of a cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The course of one GPU, and of several in one chart, for both portals: what a reader may know is the selectors' matter."""
+"""Draws the course of one GPU, or of several in one chart, for both portals; selectors decide what a reader may know."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def range_of(request: PageRequest) -> str:
 
 
 def range_tabs(url: str, query: Mapping[str, str], wanted: str, gpus: Sequence[Gpu]) -> tuple[Tab, ...]:
-    """The longest only where a Prometheus knows more than EGS keeps."""
+    """Offers the longest range only where a Prometheus knows more than EGS keeps."""
     has_more = bool(sources_by_cluster(gpu.node.cluster_id for gpu in gpus))
     names = [name for name in RANGES if has_more or name in (wanted, *KEPT_RANGES)]
     return tuple(Tab(RANGE_WORDS[name], url_with(url, {**query, "range": name}), name == wanted) for name in names)

@@ -93,7 +93,7 @@ class GpuLine:
 
 @dataclass(frozen=True, slots=True)
 class GpuFilters:
-    """`gpus`: ids with commas between, which leave no room for other filters."""
+    """Holds as `gpus` ids with commas between, which leave no room for other filters."""
 
     view: str = ""
     cluster: str = ""

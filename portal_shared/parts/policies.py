@@ -111,7 +111,7 @@ class PolicyPanel:
 
 @dataclass(frozen=True, slots=True)
 class Breaking:
-    """A request that would break a changed policy, and what happens to it."""
+    """Describes a request that would break a changed policy, and what happens to it."""
 
     name: str
     url: str
@@ -123,7 +123,7 @@ class Breaking:
 
 @dataclass(frozen=True, slots=True)
 class PolicyEffects:
-    """The preview of a changed policy."""
+    """Previews a changed policy."""
 
     own: str
     breaking: tuple[Breaking, ...] = ()

@@ -1,4 +1,4 @@
-"""The differences between the portals, for pages that both have."""
+"""Says how the portals differ, for pages that both have."""
 
 from __future__ import annotations
 

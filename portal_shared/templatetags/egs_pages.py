@@ -1,4 +1,4 @@
-"""Builtin tags and filters; see templates/components/README.md."""
+"""Has builtin tags and filters; see templates/components/README.md."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SEVERITY_GLYPHS = {"info": ("queued", "queued"), "warning": ("step-warned", "evi
 @register.simple_tag
 @cache
 def icon(name: str) -> SafeString:
-    """`{% icon "plus" %}`: an icon of Tabler. The sprite's build searches templates for literal names."""
+    """`{% icon "plus" %}` draws an icon of Tabler. The sprite's build searches templates for literal names."""
     return format_html('<svg class="icon" aria-hidden="true"><use href="{}#{}"/></svg>', static("vendor/icons.svg"), name)
 
 
@@ -50,7 +50,7 @@ def glyph(name: str, css: str = "") -> SafeString:
 
 @register.simple_tag
 def state(value: str, *, pill: bool = False, alone: bool = False, word: str = "") -> SafeString:
-    """`{% state gpr.state pill=True %}`. With `alone` the word is for screen readers and the title."""
+    """`{% state gpr.state pill=True %}` shows a state. With `alone` the word is for screen readers and the title."""
     name = slug(value)
     said = word or words.STATE_WORDS.get(str(value), str(value))
     picture = icon(BOOKED_ICON) if value == "BOOKED" else glyph(name)
@@ -105,7 +105,7 @@ def when(context: template.Context, at: datetime | None, missing: str = "none") 
 
 @register.simple_tag(takes_context=True)
 def ago(context: template.Context, at: datetime | None, missing: str = "none") -> SafeString:
-    """`{% ago gpr.created_at %}`: 4 min ago, in 1 h 12 min, now."""
+    """`{% ago gpr.created_at %}` writes 4 min ago, in 1 h 12 min, now."""
     if at is None:
         return format_html('<span class="muted">{}</span>', missing)
     return _time(at, words.relative(at, now=_now(context)), tick="ago")

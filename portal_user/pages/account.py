@@ -143,7 +143,7 @@ def became_of(asked: DeviceLogin, request: PageRequest) -> str:
 
 
 def _browser(agent: str) -> str:
-    """A short name of what a User-Agent header tells."""
+    """Returns a short name of what a User-Agent header tells."""
     for mark, name in (("Edg/", "Edge"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari")):
         if mark in agent:
             return name

@@ -64,7 +64,7 @@ class BookingRow:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """An occurrence that did not fit."""
+    """Describes an occurrence that did not fit."""
 
     starts_at: datetime
     before_at: datetime | None

@@ -153,7 +153,7 @@ class DeliveryRow:
 
 @dataclass(frozen=True, slots=True)
 class ChannelPage:
-    """`plain`: the key of a new webhook's signatures, shown once."""
+    """Shows as `plain` the key of a new webhook's signatures, once."""
 
     shell: Shell
     name: str

@@ -124,7 +124,7 @@ class JobsPage:
 
 @dataclass(frozen=True, slots=True)
 class BoxJobPage:
-    """The form of a job in the box of a request that is there."""
+    """Shows the form of a job in the box of a request that is there."""
 
     shell: Shell
     mark: WorkspaceMark

@@ -47,7 +47,7 @@ def account(request: PageRequest) -> HttpResponse:
 @signed_in
 @needs_write
 def token_new(request: PageRequest) -> HttpResponse:
-    """The page that answers shows the secret, once."""
+    """Answers with a page that shows the secret once."""
     form = TokenForm(sent(request), scopes=_scopes(request))
     text = "Programs sign in with a token. Its secret is shown once, so copy it then."
     question = _question(request, form, "Make a token", text, "Make token", request.path, is_plain=True)

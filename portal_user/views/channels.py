@@ -77,7 +77,7 @@ def of_workspace(request: PageRequest, slice: str) -> HttpResponse:
 @signed_in
 @needs_write
 def create(request: PageRequest, kind: str) -> HttpResponse:
-    """`?workspace=`: whose channel it becomes; without it the reader's own."""
+    """Takes from `?workspace=` whose channel it becomes; without it the reader's own."""
     if kind not in ChannelKind.values:
         raise NotFound("page")
     name, chosen = request.GET.get("workspace"), ChannelKind(kind)
@@ -102,7 +102,7 @@ def create(request: PageRequest, kind: str) -> HttpResponse:
 @require_GET
 @signed_in
 def channel(request: PageRequest, pk: UUID) -> HttpResponse:
-    """`?part=list`: its deliveries."""
+    """`?part=list` asks for its deliveries."""
     page = ChannelPage.build(request, channel_for(request.user, pk))
     return _render(request, "user/channels/deliveries.html" if request.GET.get("part") == "list" else "user/channels/channel.html", page)
 
@@ -143,7 +143,7 @@ def delete(request: PageRequest, pk: UUID) -> HttpResponse:
 @signed_in
 @needs_write
 def replace_key(request: PageRequest, pk: UUID) -> HttpResponse:
-    """The page that answers shows the new key, once."""
+    """Answers with a page that shows the new key once."""
     found = channel_for(request.user, pk)
     question = key_question(request, found, sent(request))
     if request.method != "POST":

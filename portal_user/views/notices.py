@@ -21,7 +21,7 @@ TOPICS = ("notices",)
 @require_GET
 @signed_in
 def notices(request: PageRequest) -> HttpResponse:
-    """`?part=`: the list, the bell, or the newest for the bell."""
+    """`?part=` asks for the list, the bell, or the newest for the bell."""
     match request.GET.get("part"):
         case "bell":
             return render(request, "components/shell/bell.html", {"bell": Bell.of(request.user)})

@@ -25,7 +25,7 @@ SYNC_PATH = "/agent/v1/sync"
 
 
 class IdleRelease(msgspec.Struct, frozen=True, kw_only=True):
-    """An active box whose people were warned: its GPUs do nothing, and at this time it is released."""
+    """Tells of an active box whose people were warned: its GPUs do nothing, and at this time it is released."""
 
     gpr_id: str
     run: int

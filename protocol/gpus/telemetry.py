@@ -20,7 +20,7 @@ STALE_S = 60.0  # an older reading says nothing about now
 
 
 class RollUp(StrEnum):
-    """The way in which several readings become one."""
+    """Names the way in which several readings become one."""
 
     MEAN = "mean"
     MOST = "most"

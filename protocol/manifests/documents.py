@@ -22,7 +22,7 @@ NAMESPACE: Final = "kubectl reads the namespace, EGS does not: write spec.worksp
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """`values`: by the API's names. `secret_from`: the name under which the request brings the secret."""
+    """Holds `values` by the API's names. `secret_from`: the name under which the request brings the secret."""
 
     document: Document
     kind: Kind
@@ -194,7 +194,7 @@ def _repeated(wanted: Sequence[Wanted]) -> Iterator[Fault]:
 
 
 def identity(kind: Kind, name: str, values: Mapping[str, Any]) -> list[Any]:
-    """The values that identify an object of its kind; a time in one form."""
+    """Returns the values that identify an object of its kind; a time in one form."""
     own = [name] if kind.name_field else []
     return own + [instant(values.get(key)) if key.endswith("_at") else values.get(key) or None for key in kind.keys]
 

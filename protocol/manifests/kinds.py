@@ -19,7 +19,7 @@ WORDS: Final = {"slice": "workspace", "is_on": "enabled"}
 
 
 class At(Enum):
-    """The calls that take the field."""
+    """Names the calls that take the field."""
 
     CREATE = "create"
     CHANGE = "change"

@@ -1,1 +1,1 @@
-"""Nodes and their GPUs, the steps and checks of entry and exit, and drift."""
+"""Describes nodes and their GPUs, the steps and checks of entry and exit, and drift."""

@@ -126,12 +126,12 @@ def is_good(results: tuple[CheckResult, ...]) -> bool:
 
 
 def amount(value: float) -> str:
-    """Format as `20,000,000` or `548.21`."""
+    """Writes `20,000,000` or `548.21`."""
     return f"{value:,.10g}"
 
 
 def sentence(result: CheckResult) -> str:
-    """Format as `NCCL all-reduce, bus bandwidth: 470 GB/s (at least 460)`."""
+    """Writes `NCCL all-reduce, bus bandwidth: 470 GB/s (at least 460)`."""
     unit = f" {result.unit}" if result.unit else ""
     value = "" if result.value is None else f" {amount(result.value)}{unit}"
     bound = "" if result.threshold is None else f" (at {'least' if result.is_least else 'most'} {amount(result.threshold)})"

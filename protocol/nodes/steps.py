@@ -28,7 +28,7 @@ class ExitStep(StrEnum):
 
 
 class RepairStep(StrEnum):
-    """A repair of a node that is set aside, before entry checks prove its health."""
+    """Names a repair of a node that is set aside, before entry checks prove its health."""
 
     RESTART_DRIVER = "restart_driver"
     RESET_GPUS = "reset_gpus"

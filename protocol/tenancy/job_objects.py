@@ -58,7 +58,7 @@ def objects_of(work: JobWorkload, box: BoxFacts) -> list[Object]:
 
 
 def main_of(objects: list[Object]) -> Object | None:
-    """The one that says how the job ends."""
+    """Returns the object that says how the job ends."""
     return next((each for each in objects if each["kind"] in FINISHING), None)
 
 

@@ -1,4 +1,4 @@
-"""Every write to budgets."""
+"""Makes every write to budgets."""
 
 from __future__ import annotations
 

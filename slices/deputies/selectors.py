@@ -38,7 +38,7 @@ def deputies_of(actor: User, now: datetime) -> QuerySet[Deputy]:
 
 
 def deputized_projects(actor: User, now: datetime) -> QuerySet[Project]:
-    """The projects in which the actor decides as a deputy."""
+    """Returns the projects in which the actor decides as a deputy."""
     own = deputies_of(actor, now).order_by()
     for_platform = Exists(own.filter(approver__role=PlatformRole.ADMIN))
     return Project.objects.filter(

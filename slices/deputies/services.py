@@ -20,7 +20,7 @@ LONGEST: Final = timedelta(days=366)
 
 @transaction.atomic
 def deputy_name(*, approver: User, reference: str, starts_at: datetime, ends_at: datetime, now: datetime) -> Deputy:
-    """`reference`: the id or name of the deputy. Raises NotAllowed, InvalidInput."""
+    """Takes as `reference` the id or name of the deputy. Raises NotAllowed, InvalidInput."""
     if not may_name_deputies(approver):
         raise NotAllowed("Only those who approve requests name a deputy: administrators of the platform or of a project.")
     faults = {}

@@ -82,8 +82,8 @@ class KubeconfigViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceS
     @extend_schema(request=Nothing, responses=KubeconfigTextSerializer)
     @action(detail=True, methods=["post"])
     def read(self, request: Request, slice: str, kubeconfig: str) -> Response:
-        """The kubeconfig, once and only for the user who asked for it. 409 `kubeconfig_not_made` while the agent makes it: try again in a
-        second.
+        """Return the kubeconfig, once and only for the user who asked for it. 409 `kubeconfig_not_made` while the agent makes it: try again
+        in a second.
         """
         self.body(Nothing)
         row = self.get_object()

@@ -228,7 +228,7 @@ def _duration(slice_: Slice, duration_s: int | None) -> int:
 
 
 def _home(slice_: Slice, cluster: Cluster, now: datetime) -> Namespace:
-    """The oldest namespace that is ready."""
+    """Returns the oldest namespace that is ready."""
     if not agent_is_live(getattr(cluster, "agent", None), now, within_s=settings.EGS_AGENT_UNREACHABLE_S):
         raise ClusterNotConnected(f"The agent of cluster {cluster.name} has not been heard lately, and only it can make a kubeconfig.")
     bound = list(Namespace.objects.filter(slice=slice_, cluster=cluster).order_by("created_at", "pk"))

@@ -111,7 +111,7 @@ class Deputy(models.Model):
 
 @column_checks
 class SliceGroup(models.Model):
-    """People in this group of this identity provider are members of the workspace, with this role."""
+    """Makes people in this group of this identity provider members of the workspace, with this role."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="groups")

@@ -45,7 +45,7 @@ class Policy(models.Model):
 
 @column_checks
 class PolicyVersion(models.Model):
-    """One change of one policy; append-only. Ids rise over all policies, so that one id names the state of all of them."""
+    """Records one change of one policy; append-only. Ids rise over all policies, so that one id names the state of all of them."""
 
     policy = models.ForeignKey(Policy, on_delete=models.CASCADE, related_name="versions")
     made_at = models.DateTimeField()

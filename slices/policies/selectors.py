@@ -30,7 +30,7 @@ class TermLine:
 
 @dataclass(frozen=True, slots=True)
 class PolicyView:
-    """A policy with what holds below it and where that comes from."""
+    """Shows a policy with what holds below it and where that comes from."""
 
     policy: Policy
     lines: tuple[TermLine, ...]

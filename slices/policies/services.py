@@ -1,4 +1,4 @@
-"""Every write to policies.
+"""Makes every write to policies.
 
 The values that hold for a workspace stand in its own row, so that nothing that reads them asks who set them.
 """
@@ -107,7 +107,7 @@ def changed_names(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
 
 
 def effects_of(policy: Policy, terms: Mapping[str, Any]) -> Iterator[tuple[Slice, Changes]]:
-    """The workspaces for which something changes if the policy has these terms, and what. Raises InvalidInput. Runs two queries."""
+    """Returns the workspaces for which something changes if the policy has these terms, and what. Raises InvalidInput. Runs two queries."""
     layers = {each.slice_id or each.project_id: each.terms for each in Policy.objects.all()}
     key = policy.slice_id or policy.project_id
     for slice_ in slices_under(policy):
@@ -128,7 +128,7 @@ def slices_under(policy: Policy) -> Any:
 
 
 def terms_of_new(project: Project, own: Changes) -> Changes:
-    """The columns of a workspace that is about to be made. The caller holds the lock. Raises Conflict for policies that contradict."""
+    """Returns the columns of a new workspace. The caller holds the lock. Raises Conflict for policies that contradict."""
     terms = effective(policy_of(None).terms, policy_of(project).terms, own)
     if fault := _contradiction(f"a workspace of project {project.name}", terms):
         raise Conflict(f"{fault} Change the policy of the project first.")

@@ -1,4 +1,4 @@
-"""Every write to quotas.
+"""Makes every write to quotas.
 
 The slices' guarantees come out of their project's, and no slice may hold more than its project. All projects' guarantees must fit the GPUs
 that exist. Sums are checked under a lock that starts take, too.

@@ -1,4 +1,4 @@
-"""Groups of identity providers in a workspace, and administrators of a project."""
+"""Serves the groups of identity providers in a workspace, and the administrators of a project."""
 
 from __future__ import annotations
 

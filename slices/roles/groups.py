@@ -1,4 +1,4 @@
-"""Groups of identity providers that give roles in workspaces."""
+"""Keeps the groups of identity providers that give roles in workspaces."""
 
 from __future__ import annotations
 

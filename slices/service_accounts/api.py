@@ -106,7 +106,7 @@ class ServiceTokenCreate(TokenBody):
 
 
 class ServiceTokenViewSet(TokenViewSet):
-    """Tokens of a service account, for the owners of its workspace. Each is bound to this workspace."""
+    """Owners of the workspace see and change the tokens of its service accounts. Each is bound to this workspace."""
 
     @property
     def write_scope(self) -> Scope:

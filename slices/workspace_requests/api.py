@@ -49,7 +49,7 @@ class WorkspaceRequestSerializer(ModelOutputSerializer[WorkspaceRequest]):
 
 
 class WorkspaceRequestChange(StrictSerializer):
-    """Fields that an approval may change; omitted fields stay as requested."""
+    """Takes fields that an approval may change; omitted fields stay as requested."""
 
     name = NewName(required=False)
     project = NewName(required=False, help_text="It is made if there is none of this name.")

@@ -84,7 +84,7 @@ def test_each_line_of_the_log_is_json_in_production_and_holds_no_variables_of_a_
     assert "canary" not in done.stderr
 
 
-def test_the_log_is_readable_on_a_desk(tmp_path: Path) -> None:
+def test_the_log_is_readable_on_a_terminal(tmp_path: Path) -> None:
     embedded = {"EGS_PROFILE": "embedded", "EGS_DATABASE_URL": "sqlite:////:memory:", "EGS_REDIS_URL": "", "EGS_VAR_DIR": str(tmp_path)}
     done = run("-c", LOG, DJANGO_SETTINGS_MODULE="egs.settings", **embedded)
 

@@ -109,7 +109,7 @@ def _are_near(pool: Pool, request: Request, slot: Slot) -> bool:
 
 
 def problems(snapshot: Snapshot, made: Plan) -> list[str]:
-    """Returns what is wrong with the witness that the plan leaves: W1, W2 and the serial slices."""
+    """Returns what is wrong with the record that the plan leaves: W1, W2 and the serial slices."""
     requests = {request.id: request for request in snapshot.queue}
     oracle = Oracle(snapshot)
     found = [f"{fault.id}: by the planner's own word it is {fault.flaw}" for fault in made.faults]

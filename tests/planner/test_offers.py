@@ -42,7 +42,7 @@ def test_an_offer_of_a_pool_is_what_the_candidate_gets_there_when_it_is_submitte
 
 @examples(60)
 @given(snapshots(), st.data())
-def test_a_desk_answers_alike_whatever_it_was_asked_before(snapshot: Snapshot, data: st.DataObject) -> None:
+def test_an_offer_is_the_same_whatever_was_asked_before(snapshot: Snapshot, data: st.DataObject) -> None:
     before = data.draw(st.sampled_from([snapshot, settled(snapshot), replace(settled(snapshot), running=(), has_freed=True)]))
     candidates = [data.draw(requests("new", 99)) for _ in range(3)]
     finder = OfferFinder(before)

@@ -57,7 +57,7 @@ class Violation(AssertionError):
 class WatchedCluster(SimulatedCluster):
     def __init__(self, *, fleet: SimulatedFleet, loop: Loop, faults: Faults, hub_is_restored: list[bool]) -> None:
         self._loop, self._faults = loop, faults
-        self._hub_is_restored = hub_is_restored  # shared: after a restore the hub's rows no longer bear witness
+        self._hub_is_restored = hub_is_restored  # shared: after a restore the hub's rows no longer tell
         self.actor: SimAgent | None = None
         self.seen: set[str] = set()
         self.latest_exit_s = 0.0

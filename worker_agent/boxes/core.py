@@ -33,7 +33,7 @@ def _silent(event: str, fields: dict[str, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DurableReport:
-    """Facts that may be reported to the hub."""
+    """Lists facts that may be reported to the hub."""
 
     hub_id: str = ""
     generation: int = 0

@@ -92,7 +92,7 @@ HeldGpus = tuple[NodeState, GpuRecord, tuple[str, ...]]  # a node, a record on i
 
 
 class HeldByNode:
-    """Held GPUs by node, cached until the node is another object."""
+    """Keeps held GPUs by node, until the node is another object."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[NodeState, tuple[HeldGpus, ...]]] = {}

@@ -1,4 +1,4 @@
-"""The agent's document: what must survive a restart, besides the records on the nodes.
+"""Holds the agent's document: what must survive a restart, besides the records on the nodes.
 
 The agent reports only durable facts, so that a crash never takes back a report.
 """

@@ -1,4 +1,4 @@
-"""The interface between the agent's core, which decides, and a driver, which acts on a cluster.
+"""Defines the interface between the agent's core, which decides, and a driver, which acts on a cluster.
 
 Every write names the node as it was read (`seen`), and fails with WriteConflict where the node changed since.
 """

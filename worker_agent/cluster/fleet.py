@@ -1,4 +1,4 @@
-"""A simulated cluster as FLEET.yaml describes it: its nodes, step durations, failures and tenants."""
+"""Reads a simulated cluster from FLEET.yaml: its nodes, step durations, failures and tenants."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class SimulatedCluster:
         return next(self._serials)
 
     def _due(self, trouble: NodeFailure) -> str:
-        """The node that fails now, or ""."""
+        """Returns the node that fails now, or ""."""
         since = self._clock.wall() - trouble.open_s
         for name, node in sorted(self.world.nodes.items()):
             opened = [record.active_s for record in node.records.values() if record.phase is GpuPhase.OPEN]

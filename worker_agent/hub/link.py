@@ -1,4 +1,4 @@
-"""The hub's session, lease and last complete set. Must not live here: calls to the cluster, or the transport."""
+"""Keeps the hub's session, its lease and its last complete set. Must not live here: calls to the cluster, or the transport."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def observed_of(assignment: Assignment, progress: Progress, step: str, waits_for
 
 
 def encoded_digest(raw: list[msgspec.Raw]) -> str:
-    """`set_digest` on the wire format, including unknown fields."""
+    """Computes `set_digest` on the wire format, including unknown fields."""
     read = decoder(_Id).decode
     ordered = sorted(raw, key=lambda item: read(item).id)
     return hashlib.sha256(b"[" + b",".join(bytes(item) for item in ordered) + b"]").hexdigest()

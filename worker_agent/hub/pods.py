@@ -23,7 +23,7 @@ WHOLE_EVERY_S: Final = 600.0  # the hub is told all uids, in case it has lost so
 
 class PodSource(Protocol):
     def look(self, nodes: Mapping[str, NodeState], workspaces: Sequence[Workspace]) -> Iterable[PodSeen]:
-        """All pods in namespaces of workspaces that hold GPUs or ask for them. Raises nothing."""
+        """Returns all pods in namespaces of workspaces that hold GPUs or ask for them. Raises nothing."""
 
 
 class PodsLane:

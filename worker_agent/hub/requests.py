@@ -1,4 +1,4 @@
-"""Cluster requests: what the hub learns of them, and what it answers. Must not live here: any call."""
+"""Exchanges cluster requests: what the hub learns of them, and what it answers. Must not live here: any call."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Run = tuple[str, int]  # a GPR and the number of its run
 
 @dataclass(frozen=True, slots=True)
 class OpenBox:
-    """A box whose window is open, by the agent's own clock. Times are by the hub's clock."""
+    """Describes a box whose window is open, by the agent's own clock. Times are by the hub's clock."""
 
     gpr_id: str
     run: int

@@ -24,7 +24,7 @@ _INDEX: Final = re.compile(r"\bGPU[ :#=]{0,2}(\d{1,2})\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU by the names that are known of it."""
+    """Names a GPU by all names that are known of it."""
 
     uuid: str = ""
     bus_id: str = ""
@@ -56,7 +56,7 @@ class ToldXid:
     count: int
 
     def is_of(self, other: Device, *, gpu_count: int) -> bool:
-        """By the best name that both have. Without any, it can only be the GPU of a node with one."""
+        """Compares by the best name that both have. Without any, it can only be the GPU of a node with one."""
         mine = self.device
         if mine == Device():
             return gpu_count == 1

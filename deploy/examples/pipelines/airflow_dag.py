@@ -1,4 +1,4 @@
-"""A DAG of Airflow: two boxes are filed at once, the second after the first, and each task waits for its own.
+"""Defines a DAG of Airflow: it files two boxes at once, the second after the first, and each task waits for its own.
 
 The workers have the wheel of egs_client, and EGS_URL, EGS_TOKEN and EGS_WORKSPACE in their environment.
 """

@@ -36,7 +36,7 @@ class DeviceLogins(AsyncResource):
 
 class Logins(AsyncResource):
     def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.Login]:
-        """The open sessions of one's own browsers.
+        """A login is an open session of one of the caller's own browsers.
 
         page_size: Rows a page.
         """
@@ -49,7 +49,7 @@ class Logins(AsyncResource):
 
 class Roles(AsyncResource):
     def list(self, *, page_size: int | UnsetType = UNSET) -> AsyncPages[models.GroupRole]:
-        """Groups of identity providers whose people have a role on the platform.
+        """People of these groups of identity providers have a role on the platform.
 
         page_size: Rows a page.
         """
@@ -74,11 +74,11 @@ class Roles(AsyncResource):
         )
 
     async def get(self, id: str) -> models.GroupRole:
-        """Groups of identity providers whose people have a role on the platform."""
+        """People of these groups of identity providers have a role on the platform."""
         return await self.client.call("GET", f"roles/{self.quoted(id)}/", kind=models.GroupRole)
 
     async def delete(self, id: str) -> None:
-        """Groups of identity providers whose people have a role on the platform."""
+        """People of these groups of identity providers have a role on the platform."""
         await self.client.call("DELETE", f"roles/{self.quoted(id)}/", kind=type(None))
 
 

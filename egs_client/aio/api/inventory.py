@@ -191,7 +191,7 @@ class Clusters(AsyncResource):
         )
 
     async def join_token(self, ref: str, *, idempotency_key: str | None = None) -> models.JoinToken:
-        """A new token for the cluster's agent, shown once. It ends unused earlier tokens and unlocks a locked agent."""
+        """Issue a new token for the cluster's agent, shown once. It ends unused earlier tokens and unlocks a locked agent."""
         return await self.client.call(
             "POST", f"clusters/{self.quoted(ref)}/join-token/", body={}, is_keyed=True, key=idempotency_key, kind=models.JoinToken
         )

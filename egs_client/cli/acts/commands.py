@@ -1,4 +1,4 @@
-"""Commands made from methods of the SDK: an option for each field of the API, with its help; a preview before what changes something."""
+"""Makes commands from methods of the SDK: an option for each field of the API, with its help, and a preview before a change."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def value_of(given: Any, kind: Any, field: str) -> Any:
 
 
 def _number(text: str) -> Any:
-    """The text itself where it is no number and no truth."""
+    """Returns the text itself if it is neither a number nor true or false."""
     try:
         found = json.loads(text)
     except ValueError:

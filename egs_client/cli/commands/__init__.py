@@ -1,1 +1,1 @@
-"""One file for each group of commands; `cli/main.py` names them."""
+"""Has one file for each group of commands; `cli/main.py` names them."""

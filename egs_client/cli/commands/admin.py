@@ -1,4 +1,4 @@
-"""`egs admin`: what administrators do. Its commands follow from the API, so each act of the API is one of the terminal's."""
+"""`egs admin` has the commands of administrators. Its commands follow from the API, so each act of the API is one of the terminal's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`egs alert-rule`: what members want to be told of. Those of the platform: `egs admin alert-rule`."""
+"""`egs alert-rule` manages the alerts of a workspace. Those of the platform: `egs admin alert-rule`."""
 
 from __future__ import annotations
 
@@ -212,6 +212,6 @@ def lines(rule: AlertRule) -> list[tuple[str, str]]:
 
 
 def _terms(**given: Any) -> dict[str, Any]:
-    """The API's fields, without those that were not given; spans as seconds."""
+    """Returns the API's fields, without those that were not given; spans as seconds."""
     spans = {field: int(span_s) for field, text in given.items() if field.endswith("_s") and (span_s := options.seconds(text)) is not None}
     return {field: value for field, value in {**given, **spans}.items() if value is not None}

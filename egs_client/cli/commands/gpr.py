@@ -1,4 +1,4 @@
-"""`egs gpr`: what shows GPRs, and what changes them (`gpr_acts.py`)."""
+"""`egs gpr` shows GPRs and changes them (`gpr_acts.py`)."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def cancel(gpr: options.Gpr, yes: options.Yes = False, dry_run: options.DryRun =
 
 
 def asked(egs: Client, workspace: str | None, template: str | None, box: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a creation. One node is meant where nothing else is said."""
+    """Returns the fields of a creation. One node is meant where nothing else is said."""
     fields = {**box, "slice": workspace_of(workspace, egs)}
     if template:
         return {**fields, "template": template}
@@ -191,7 +191,7 @@ def asked(egs: Client, workspace: str | None, template: str | None, box: dict[st
 
 @dataclass(slots=True)
 class Filing:
-    """A request that is being filed. By its key the server knows whether it was."""
+    """Follows a request that is being filed. The server knows by its key whether it was filed."""
 
     name: str
     key: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -199,12 +199,12 @@ class Filing:
     is_filed: bool = False
 
     def send(self) -> str:
-        """The key, for the call that follows."""
+        """Returns the key for the call that follows."""
         self.is_sent = True
         return self.key
 
     def tell(self, egs: Client, *, where: str) -> None:
-        """After a Ctrl-C: what became of it, and what to do with it."""
+        """Says after a Ctrl-C what became of the request, and what to do with it."""
         if not self.is_sent:
             say(f"{self.name} was not filed.")
             return
@@ -233,7 +233,7 @@ def file(egs: Client, fields: dict[str, Any]) -> GprDetail:
 
 
 def wait_for(egs: Client, gpr: GprDetail, *, for_s: float | None) -> GprDetail:
-    """Until it is active. A Ctrl-C, or what ends the wait, leaves it as the person says."""
+    """Waits until it is active. A Ctrl-C, or what ends the wait, leaves it as the person says."""
     try:
         return follow(egs, gpr, until=lambda found: found.state == ACTIVE, for_s=for_s)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""`egs run` and `egs job`: jobs with their GPUs."""
+"""`egs run` and `egs job` run jobs with their GPUs."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ class LogReader:
 
 
 def _follow(egs: Client, job: Job, rank: int) -> Job:
-    """Until it is over, through evictions."""
+    """Follows the job until it is over, through evictions."""
     reader, told = LogReader(egs, rank), ""
     while job.state not in OVER:
         if job.state == "WAITING" or job.gpr_state == "PROVISIONING":
@@ -272,7 +272,7 @@ def _end(job: Job) -> None:
 
 @contextmanager
 def asking(egs: Client, what: Job | Filing, *, kind: str = "job") -> Iterator[Any]:
-    """A Ctrl-C, or an outage, leaves nobody to guess what became of it."""
+    """Says after a Ctrl-C or an outage what became of the job."""
     early.over()
     try:
         yield what

@@ -1,4 +1,4 @@
-"""`egs login`, `logout` and `whoami`."""
+"""`egs login`, `logout` and `whoami` sign in, sign out and say who is signed in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`egs queue`, `shapes`, `nodes`, `top`, `alerts`, `schedule` and `events`: what only shows."""
+"""`egs queue`, `shapes`, `nodes`, `top`, `alerts`, `schedule` and `events` only show things."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def alerts(
 
 
 def measured(gpu: Hotspot, metric: str, unit: str = "", divisor: int = 1) -> str:
-    """`89 °C`; empty: not measured."""
+    """Writes `89 °C`; empty: not measured."""
     value = getattr(gpu.reading, metric) if gpu.reading else None
     return "" if value is None else f"{round(value / divisor)} {unit}".rstrip()
 

@@ -1,4 +1,4 @@
-"""`egs notebook`: JupyterLab with its GPUs."""
+"""`egs notebook` runs JupyterLab with its GPUs."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ async def _until_over(egs: Client, job: Job) -> None:
 
 
 class RenewedKubeconfig:
-    """A kubeconfig that is good now, made anew before it ends."""
+    """Keeps a kubeconfig that is valid now, and makes it anew before it ends."""
 
     def __init__(self, egs: Client, job: Job, cluster: str) -> None:
         self._egs, self._job, self._cluster = egs, job, cluster

@@ -1,4 +1,4 @@
-"""`egs service-account`: programs of a workspace, and their tokens. Members see them, owners manage them."""
+"""`egs service-account` manages the programs of a workspace, and their tokens. Members see them, owners manage them."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def token_revoke(account: Account, token: TokenName, workspace: options.Workspac
 
 
 def _full(account: str, slice_: str) -> str:
-    """The name with the workspace's before it, where only the rest of it was given."""
+    """Returns the name with the workspace's before it, also if only the rest was given."""
     try:
         return str(uuid.UUID(account))
     except ValueError:
@@ -230,7 +230,7 @@ def _full(account: str, slice_: str) -> str:
 
 
 def _token_of(egs: Client, slice_: str, account: str, reference: str) -> Token:
-    """By id or by name; of several of one name the one that is good. Raises NotFound or Refused."""
+    """Finds the token by id or by name; of several of one name the one that is still valid. Raises NotFound or Refused."""
     rows = egs.slices.service_accounts.tokens.list(slice_, account, page_size=500).all()
     named = [token for token in rows if reference in {token.id, token.name}]
     good = [token for token in named if token.revoked_at is None and token.expires_at > datetime.now(UTC)] or named[:1]

@@ -1,4 +1,4 @@
-"""`egs usage`: GPU-hours held, used and wasted, and what they cost."""
+"""`egs usage` shows GPU-hours held, used and wasted, and what they cost."""
 
 from __future__ import annotations
 

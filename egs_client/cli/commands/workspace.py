@@ -1,4 +1,4 @@
-"""`egs workspace` and `egs kubeconfig`."""
+"""`egs workspace` and `egs kubeconfig` show workspaces and give access to their clusters."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Folder = Annotated[str | None, typer.Option("--kustomize", "-k", help="A folder 
 
 
 def texts_of(files: Iterable[str] | None, folder: str | None = None) -> dict[str, str]:
-    """By name. Raises Refused, or Exit after it told a mistake."""
+    """Returns the texts by name. Raises Refused, or Exit after it told a mistake."""
     from egs_client.manifests.faults import Fault
     from egs_client.manifests.text import NO_TEXT
 

@@ -42,7 +42,7 @@ def _declared(kind: Kind) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _misfit(api: str, value: Any, kinds: Sequence[Any], help_text: str) -> str:
-    """Empty: it fits one of the kinds."""
+    """Returns why the object fits none of the kinds, or ""."""
     if datetime in kinds and isinstance(value, str):
         return "" if _is_moment(value) else f"Must be {WORDS[datetime]}."
     if any(_fits(value, kind) for kind in kinds):

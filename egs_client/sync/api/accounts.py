@@ -36,7 +36,7 @@ class DeviceLogins(Resource):
 
 class Logins(Resource):
     def list(self, *, page_size: int | UnsetType = UNSET) -> Pages[models.Login]:
-        """The open sessions of one's own browsers.
+        """A login is an open session of one of the caller's own browsers.
 
         page_size: Rows a page.
         """
@@ -49,7 +49,7 @@ class Logins(Resource):
 
 class Roles(Resource):
     def list(self, *, page_size: int | UnsetType = UNSET) -> Pages[models.GroupRole]:
-        """Groups of identity providers whose people have a role on the platform.
+        """People of these groups of identity providers have a role on the platform.
 
         page_size: Rows a page.
         """
@@ -74,11 +74,11 @@ class Roles(Resource):
         )
 
     def get(self, id: str) -> models.GroupRole:
-        """Groups of identity providers whose people have a role on the platform."""
+        """People of these groups of identity providers have a role on the platform."""
         return self.client.call("GET", f"roles/{self.quoted(id)}/", kind=models.GroupRole)
 
     def delete(self, id: str) -> None:
-        """Groups of identity providers whose people have a role on the platform."""
+        """People of these groups of identity providers have a role on the platform."""
         self.client.call("DELETE", f"roles/{self.quoted(id)}/", kind=type(None))
 
 

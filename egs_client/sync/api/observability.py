@@ -62,7 +62,7 @@ class AlertRules(Resource):
         | UnsetType = UNSET,
         slice: str | UnsetType = UNSET,
     ) -> Pages[models.AlertRule]:
-        """Rules of the platform and of workspaces. Members see those that may tell them something.
+        """Rules belong to the platform or to workspaces. Members see those that may tell them something.
 
         page_size: Rows a page.
         """
@@ -171,7 +171,7 @@ class AlertRules(Resource):
         )
 
     def get(self, id: str) -> models.AlertRule:
-        """Rules of the platform and of workspaces. Members see those that may tell them something."""
+        """Rules belong to the platform or to workspaces. Members see those that may tell them something."""
         return self.client.call("GET", f"alert-rules/{self.quoted(id)}/", kind=models.AlertRule)
 
     def update(
@@ -195,7 +195,7 @@ class AlertRules(Resource):
         runbook: Annotated[str, Meta(max_length=1000)] | UnsetType = UNSET,
         if_match: str | None = None,
     ) -> models.AlertRule:
-        """Rules of the platform and of workspaces. Members see those that may tell them something.
+        """Rules belong to the platform or to workspaces. Members see those that may tell them something.
 
         level: In the signal's unit; of an absence in seconds.
         clear_level: By default the level.
@@ -374,7 +374,7 @@ class Hotspots(Resource):
         shape: str | UnsetType = UNSET,
         view: Literal["faulty", "hot", "idle", "stale"] | UnsetType = UNSET,
     ) -> Pages[models.Hotspot]:
-        """The newest reading of each GPU: for administrators of all, for members of those that their workspaces hold.
+        """Each row is the newest reading of a GPU: administrators see all, members those that their workspaces hold.
 
         page_size: Rows a page.
         """
@@ -400,7 +400,7 @@ class Pods(Resource):
         view: Literal["ended", "held-back", "running"] | UnsetType = UNSET,
         workload: str | UnsetType = UNSET,
     ) -> Pages[models.Pod]:
-        """Pods that hold GPUs or ask for them, and what keeps each from running.
+        """These pods hold GPUs or ask for them; each says what keeps it from running.
 
         page_size: Rows a page.
         q: Part of its name, workload, node or request.
@@ -427,14 +427,14 @@ class Pods(Resource):
 
 class Prometheus(Resource):
     def list(self, *, page_size: int | UnsetType = UNSET) -> Pages[models.Prometheus]:
-        """The Prometheus of each cluster, from which long courses of GPUs come.
+        """The Prometheus of each cluster provides long courses of GPUs.
 
         page_size: Rows a page.
         """
         return Pages(self.client, "prometheus/", params={"page_size": page_size}, kind=models.Prometheus)
 
     def get(self, ref: str) -> models.Prometheus:
-        """The Prometheus of each cluster, from which long courses of GPUs come."""
+        """The Prometheus of each cluster provides long courses of GPUs."""
         return self.client.call("GET", f"prometheus/{self.quoted(ref)}/", kind=models.Prometheus)
 
     def update(
@@ -450,7 +450,7 @@ class Prometheus(Resource):
         beyond_s: Annotated[int, Meta(ge=3600, le=7776000)] | UnsetType = UNSET,
         if_match: str | None = None,
     ) -> models.Prometheus:
-        """The Prometheus of each cluster, from which long courses of GPUs come.
+        """The Prometheus of each cluster provides long courses of GPUs.
 
         url: Empty: it is no longer used.
         secret: The token or password; empty: the one that is there.
@@ -490,7 +490,7 @@ class Remediation(Resource):
         page_size: int | UnsetType = UNSET,
         state: Sequence[Literal["acting", "asking", "escalated", "gone", "kept", "open", "proving", "returned"]] | UnsetType = UNSET,
     ) -> Pages[models.Case]:
-        """Nodes that are set aside, why, and what is done about it.
+        """These nodes are set aside; each says why, and what is done about it.
 
         page_size: Rows a page.
         """
@@ -502,7 +502,7 @@ class Remediation(Resource):
         )
 
     def get(self, id: str) -> models.CaseDetail:
-        """Nodes that are set aside, why, and what is done about it."""
+        """These nodes are set aside; each says why, and what is done about it."""
         return self.client.call("GET", f"remediation/{self.quoted(id)}/", kind=models.CaseDetail)
 
     def approve(
@@ -566,14 +566,14 @@ class Remediation(Resource):
 
 class RemediationPolicies(Resource):
     def list(self, *, page_size: int | UnsetType = UNSET) -> Pages[models.RemediationPolicy]:
-        """The actions that EGS may take on nodes that are set aside: one policy for each cluster.
+        """A policy names the actions that EGS may take on nodes of a cluster that are set aside.
 
         page_size: Rows a page.
         """
         return Pages(self.client, "remediation-policies/", params={"page_size": page_size}, kind=models.RemediationPolicy)
 
     def get(self, ref: str) -> models.RemediationPolicy:
-        """The actions that EGS may take on nodes that are set aside: one policy for each cluster."""
+        """A policy names the actions that EGS may take on nodes of a cluster that are set aside."""
         return self.client.call("GET", f"remediation-policies/{self.quoted(ref)}/", kind=models.RemediationPolicy)
 
     def update(
@@ -591,7 +591,7 @@ class RemediationPolicies(Resource):
         limits: Mapping[str, int] | UnsetType = UNSET,
         if_match: str | None = None,
     ) -> models.RemediationPolicy:
-        """The actions that EGS may take on nodes that are set aside: one policy for each cluster.
+        """A policy names the actions that EGS may take on nodes of a cluster that are set aside.
 
         watches_faults: A fault that GPUs report sets their node aside.
         check_node: Check a node that looks well again.

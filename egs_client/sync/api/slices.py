@@ -81,7 +81,7 @@ class Me(Resource):
         return self.client.call("GET", "me/", kind=models.Me)
 
     def notices(self) -> models.NoticeSettings:
-        """The caller's settings: kinds that the bell leaves out, muted workspaces, and quiet hours."""
+        """The settings of the caller name kinds that the bell leaves out, muted workspaces, and quiet hours."""
         return self.client.call("GET", "me/notices/", kind=models.NoticeSettings)
 
     def update_notices(
@@ -115,7 +115,7 @@ class Me(Resource):
         quiet_until: str | UnsetType | None = UNSET,
         if_match: str | None = None,
     ) -> models.NoticeSettings:
-        """The caller's settings: kinds that the bell leaves out, muted workspaces, and quiet hours.
+        """The settings of the caller name kinds that the bell leaves out, muted workspaces, and quiet hours.
 
         muted_slices: Ids or names.
         zone: As Europe/Berlin.
@@ -514,8 +514,8 @@ class SlicesKubeconfig(Resource):
         self.client.call("DELETE", f"slices/{self.quoted(slice)}/kubeconfig/{self.quoted(kubeconfig)}/", kind=type(None))
 
     def read(self, slice: str, kubeconfig: str) -> models.KubeconfigText:
-        """The kubeconfig, once and only for the user who asked for it. 409 `kubeconfig_not_made` while the agent makes it: try again in
-        a second.
+        """Return the kubeconfig, once and only for the user who asked for it. 409 `kubeconfig_not_made` while the agent makes it: try
+        again in a second.
         """
         return self.client.call(
             "POST", f"slices/{self.quoted(slice)}/kubeconfig/{self.quoted(kubeconfig)}/read/", body={}, kind=models.KubeconfigText
@@ -712,7 +712,7 @@ class SlicesServiceAccounts(Resource):
 
 class SlicesServiceAccountsTokens(Resource):
     def list(self, slice: str, account: str, *, page_size: int | UnsetType = UNSET) -> Pages[shared.Token]:
-        """Tokens of a service account, for the owners of its workspace. Each is bound to this workspace.
+        """Owners of the workspace see and change the tokens of its service accounts. Each is bound to this workspace.
 
         page_size: Rows a page.
         """
@@ -734,7 +734,7 @@ class SlicesServiceAccountsTokens(Resource):
         networks: Annotated[Sequence[str], Meta(max_length=20)] | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> shared.NewToken:
-        """Tokens of a service account, for the owners of its workspace. Each is bound to this workspace.
+        """Owners of the workspace see and change the tokens of its service accounts. Each is bound to this workspace.
 
         expires_in_s: Default: 90 days.
         networks: Addresses or networks that may use it, e.g. 10.0.0.0/8; none: all.
@@ -749,7 +749,7 @@ class SlicesServiceAccountsTokens(Resource):
         )
 
     def get(self, slice: str, account: str, ref: str) -> shared.Token:
-        """Tokens of a service account, for the owners of its workspace. Each is bound to this workspace."""
+        """Owners of the workspace see and change the tokens of its service accounts. Each is bound to this workspace."""
         return self.client.call(
             "GET", f"slices/{self.quoted(slice)}/service-accounts/{self.quoted(account)}/tokens/{self.quoted(ref)}/", kind=shared.Token
         )

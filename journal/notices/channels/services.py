@@ -50,7 +50,7 @@ class ChannelTerms:
 
 @dataclass(frozen=True, slots=True)
 class NewChannel:
-    """`plain`: the key of a webhook's signatures, shown once; else empty."""
+    """Holds as `plain` the key of a webhook's signatures, shown once; else empty."""
 
     channel: Channel
     plain: str
@@ -263,7 +263,7 @@ def _told(channel: Channel) -> str:
 
 
 def _told_terms(channel: Channel) -> dict[str, Any]:
-    """Without its target, which only its owners may read."""
+    """Returns the terms without the target, which only its owners may read."""
     return values_of(channel, ("name", "notice_kinds", "digest", "is_on"))
 
 

@@ -1,1 +1,1 @@
-"""Settings of notices: what people want to hear."""
+"""Keeps what people want to be told."""

@@ -35,7 +35,7 @@ class NoticeSettingsChange(StrictSerializer):
 
 
 class NoticeSettingsViewSet(ApiViewSet[NoticeSettings]):
-    """The caller's settings: kinds that the bell leaves out, muted workspaces, and quiet hours."""
+    """The settings of the caller name kinds that the bell leaves out, muted workspaces, and quiet hours."""
 
     queryset = NoticeSettings.objects.none()
     is_personal = True

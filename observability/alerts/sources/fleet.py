@@ -1,4 +1,4 @@
-"""Nodes that are not ready, checks that failed, agents that are silent or whose clocks are wrong."""
+"""Finds nodes that are not ready, checks that failed, and agents that are silent or whose clocks are wrong."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class ClustersPage:
 
 @dataclass(frozen=True, slots=True)
 class TokenShown:
-    """A new join token, with the commands that use it."""
+    """Shows a new join token, with the commands that use it."""
 
     shell: Shell
     cluster: str

@@ -84,7 +84,7 @@ class DefragmentationPage:
 
 @dataclass(frozen=True, slots=True)
 class BookingQuestionPage:
-    """`answer`: a bold and a plain sentence; empty before the question. `rows`: the moves, if any are worth it."""
+    """Holds as `answer` a bold and a plain sentence; empty before the question. `rows`: the moves, if any are worth it."""
 
     shell: Shell
     form: BookingQuestionForm

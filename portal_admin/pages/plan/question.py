@@ -21,7 +21,7 @@ EFFECTS_SHOWN = 6
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A GPR whose planned start would change."""
+    """Describes a GPR whose planned start would change."""
 
     name: str
     url: str

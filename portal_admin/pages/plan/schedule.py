@@ -95,7 +95,7 @@ class NodeName:
 
 @dataclass(frozen=True, slots=True)
 class FreeCurve:
-    """Free nodes of one shape over time. Shapes are not added up, since one cannot replace another."""
+    """Draws free nodes of one shape over time. Shapes are not added up, since one cannot replace another."""
 
     shape: str
     node_count: int

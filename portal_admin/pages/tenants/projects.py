@@ -80,7 +80,7 @@ class ProjectsPage:
 
 
 def _counts(slice_ids: Sequence[UUID]) -> Mapping[UUID, tuple[int, int]]:
-    """Requests that hold nodes and that wait. Runs one query."""
+    """Returns requests that hold nodes and that wait. Runs one query."""
     rows = Gpr.objects.filter(slice__in=slice_ids, state__in=[*PROVISIONED, *WAITING]).values("slice")
     counted = rows.annotate(runs=Count("pk", filter=Q(state__in=PROVISIONED)), waits=Count("pk", filter=Q(state__in=WAITING))).order_by()
     found: dict[UUID, tuple[int, int]] = defaultdict(lambda: (0, 0))

@@ -1,4 +1,4 @@
-"""Requests for workspaces: those that wait first."""
+"""Shows requests for workspaces: those that wait first."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def defragmentation(request: PageRequest) -> HttpResponse:
 @require_GET
 @admin_only
 def booking(request: PageRequest) -> HttpResponse:
-    """A GET form, since it changes nothing."""
+    """Takes a GET form, since it changes nothing."""
     names = clusters_visible_to(request.user).order_by("name").values_list("name", flat=True)
     form = BookingQuestionForm(request.GET if "nodes" in request.GET else None, clusters=list(names))
     told, refused = _answer(request, form)
@@ -69,7 +69,7 @@ def apply(request: PageRequest, pk: UUID) -> HttpResponse:
 
 
 def _answer(request: PageRequest, form: BookingQuestionForm) -> tuple[RoomAnswer | None, str]:
-    """The answer, or why there is none."""
+    """Returns the answer, or why there is none."""
     if not form.is_bound or not form.is_valid():
         return None, ""
     data: dict[str, Any] = form.cleaned_data

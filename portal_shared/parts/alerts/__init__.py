@@ -1,1 +1,1 @@
-"""Alerts, their rules and silences, as both portals show them."""
+"""Shows alerts, their rules and silences in both portals."""

@@ -157,7 +157,7 @@ def _subject(one: AlertSubject, alert: Alert, portal: Portal) -> SubjectRow:
 
 
 def _series(request: PageRequest, alert: Alert, subject: AlertSubject) -> tuple[list[SeriesPoint], int]:
-    """And their step in seconds. Returns readings that the reader may see: members see the time of their boxes."""
+    """Returns the series that the reader may see, and their step in seconds; members see the time of their boxes."""
     gpu = Gpu.objects.filter(pk=subject.subject_id).first() if alert.rule.signal in SERIES_NAMES else None
     if gpu is None:
         return [], 0

@@ -28,7 +28,7 @@ from slices.models import Slice
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """`label`: of the button; `title`, `text`: of the question; `done`: completes "NAME ..." in the toast."""
+    """Has a button's `label`, a question's `title` and `text`, and `done`, which completes "NAME ..." in the toast."""
 
     change: TemplateChange
     label: str

@@ -1,1 +1,1 @@
-"""Requests on the user's pages: the list, one of them with its parts, the form, and the offers beside it."""
+"""Shows requests on the user's pages: the list, one of them with its parts, the form, and the offers beside it."""

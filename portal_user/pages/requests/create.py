@@ -152,7 +152,7 @@ class RequestForms:
         return form
 
     def first_form(self, *, like: Gpr | None = None, template: GprTemplate | None = None, name: str = "") -> GprForm:
-        """`like`: a GPR to copy. `name`: what was typed before a template was chosen."""
+        """Takes as `like` a GPR to copy. `name`: what was typed before a template was chosen."""
         model = self.edited or like
         given = initial_of(model, self.user) if model else self._usual()
         if like is not None:

@@ -104,7 +104,7 @@ class PromiseChange:
 
 @dataclass(frozen=True, slots=True)
 class OrderedNodes:
-    """Nodes that were ordered together for its start."""
+    """Describes nodes that were ordered together for its start."""
 
     text: str
     expected_at: datetime

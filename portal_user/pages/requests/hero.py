@@ -44,7 +44,7 @@ class Hero:
 
 @dataclass(frozen=True, slots=True)
 class ReadForHero:
-    """Data of a GPR that was read beside its row."""
+    """Holds data of a GPR that was read beside its row."""
 
     now: datetime
     zone: tzinfo

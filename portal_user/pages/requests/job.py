@@ -1,4 +1,4 @@
-"""A Kubernetes Job that fills a box: a pod on each node, with all GPUs that the box has there."""
+"""Writes a Kubernetes Job that fills a box: a pod on each node, with all GPUs that the box has there."""
 
 from __future__ import annotations
 
@@ -102,6 +102,6 @@ def _text(name: str) -> str:
 
 
 def job_name(name: str) -> str:
-    """A name that Jobs, Services and labels may have."""
+    """Returns a name that Jobs, Services and labels may have."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return (plain if plain[0].isalpha() else f"job-{plain}")[:NAME_MAX_CHARS].strip("-")

@@ -56,7 +56,7 @@ def _ahead(told: VisibleExplanation) -> Iterator[QuestionLink]:
 
 
 def _elsewhere(request: PageRequest, slice_: Slice, cluster: str) -> Iterator[QuestionLink]:
-    """The reader's other workspaces that may use these nodes."""
+    """Returns the reader's other workspaces that may use these nodes."""
     rows = Membership.objects.filter(
         user=request.user, role__in=[Role.EDITOR, Role.OWNER], slice__in=own_workspace_ids(request.user), slice__clusters__name=cluster
     )

@@ -29,7 +29,7 @@ READY = frozenset({Phase.ENTERED, Phase.ACTIVE})
 
 @dataclass(frozen=True, slots=True)
 class ReadForRow:
-    """Data of a GPR that was read beside its row."""
+    """Holds data of a GPR that was read beside its row."""
 
     status: QueueStatus = NOT_PLANNED
     event: Event | None = None

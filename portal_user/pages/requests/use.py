@@ -27,7 +27,7 @@ HELD_BACK_SHOWN, WORKLOADS_SHOWN = 5, 5
 
 @dataclass(frozen=True, slots=True)
 class BoxPods:
-    """Pods that are in its box, and what keeps some of them from running."""
+    """Shows pods that are in its box, and what keeps some of them from running."""
 
     text: str  # empty: none is there
     held_back: tuple[str, ...]
@@ -124,7 +124,7 @@ def _job(gpr: Gpr, namespace: Namespace) -> ExampleJob | None:
 
 
 def gpus_of_nodes(gpr: Gpr, namespace: Namespace) -> int | None:
-    """The fewest that one of its nodes has, or may have."""
+    """Returns the fewest GPUs that one of its nodes has, or may have."""
     nodes = Node.objects.filter(cluster=namespace.cluster_id, gone_at=None, gpu_count__gt=0)
     if gpr.state in PROVISIONED:
         nodes = nodes.filter(reservations__gpr=gpr, reservations__run=gpr.run)

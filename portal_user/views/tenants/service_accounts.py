@@ -105,7 +105,7 @@ def delete(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
 @signed_in
 @needs_write
 def token_new(request: PageRequest, slice: str, pk: UUID) -> HttpResponse:
-    """The page that answers shows the secret, once."""
+    """Answers with a page that shows the secret once."""
     slice_, account = _managed(request, slice, pk)
     scopes = [scope for scope in SCOPES if IMPLIED_BY[scope] & set(request.login.scopes)]
     form = TokenForm(sent(request), scopes=scopes, initial={"scope": Scope.GPR_WRITE})

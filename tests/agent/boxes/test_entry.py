@@ -346,7 +346,7 @@ def test_records_wiped_off_a_node_are_written_again() -> None:
     assert stage.open_to() == {"red"}
 
 
-def test_the_fake_clock_keeps_both_hands_together() -> None:
+def test_the_fake_clock_moves_both_of_its_times_together() -> None:
     clock = FakeClock()
     clock.advance(2.5)
     assert (clock.wall(), clock.mono()) == (T0 + 2.5, 502.5)

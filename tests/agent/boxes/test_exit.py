@@ -87,7 +87,7 @@ def test_an_extension_does_not_split_a_box_of_which_one_node_is_closed_already(r
 
     def second_close_fails(call: str) -> Fault | None:
         calls.append(call)
-        # The write-ahead of the decision fails too, so that only the closed node bears witness to it.
+        # The write-ahead of the decision fails too, so that only the closed node shows it.
         return Fault.CONFLICT if (call == "close" and calls.count("close") > 1) or call == "save_state" else None
 
     stage.run(100, until=lambda: stage.clock.wall() >= active_s + 60)

@@ -535,12 +535,12 @@ def test_a_box_whose_pods_cannot_be_counted_keeps_no_other_box_waiting(monkeypat
     _, driver, boxes = two_boxes_with_a_waiting_pod_each()
     real = driver._box_capacity
 
-    def rooms(box: Sequence[Assignment]) -> list[NodeCapacity]:
+    def no_capacity(box: Sequence[Assignment]) -> list[NodeCapacity]:
         if box[0].id == "a":
             raise TypeError("nobody thought of this")
         return real(box)
 
-    monkeypatch.setattr(driver, "_box_capacity", rooms)
+    monkeypatch.setattr(driver, "_box_capacity", no_capacity)
     driver.observe()
 
     driver.lift_gates([[box] for box in boxes])

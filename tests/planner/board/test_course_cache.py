@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.board.board import Board
-from planner.board.course_cache import Foresight
+from planner.board.course_cache import CourseCache
 from planner.board.waiting import Waiting
 from planner.engine import admit, place_newcomers
 from planner.promises.repair import board_of
@@ -27,13 +27,13 @@ def test_a_newcomer_starts_when_it_would_if_all_were_played_whoever_was_tried_or
     snapshot = _without_preferences(crowd(seed, sizes=(10, SHORT, SHORT, LONG)), dice)
     board, newcomers = board_of(snapshot)
     place_newcomers(board, newcomers, snapshot)
-    come, foresight = _newcomers(snapshot, dice), Foresight()
+    come, courses = _newcomers(snapshot, dice), CourseCache()
     for request in come:
         if (newcomer := _placed(board, request, snapshot)) is None:
             continue
-        told = foresight.expected_near(board, [newcomer], is_trial=dice.random() < 0.6)
+        told = courses.expected_near(board, [newcomer], is_trial=dice.random() < 0.6)
 
-        assert told == Foresight().expected_near(board, [newcomer])
+        assert told == CourseCache().expected_near(board, [newcomer])
         assert told[0].items() <= board.expected({request.id}).items()
 
         added = [newcomer]
@@ -43,7 +43,7 @@ def test_a_newcomer_starts_when_it_would_if_all_were_played_whoever_was_tried_or
         if stays < 0.2:
             added += filter(None, (_placed(board, other, snapshot) for other in (next(come, None), next(come, None)) if other))
         if added:
-            foresight = foresight.with_slots(board, added)
+            courses = courses.with_slots(board, added)
         starts_s = [slot.start_s for slot in board.expected().values()]
         if dice.random() < 0.3 and min(starts_s, default=0) > board.now_s + 1:
             board.advance(dice.randrange(board.now_s + 1, min(starts_s)))

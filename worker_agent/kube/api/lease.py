@@ -1,4 +1,4 @@
-"""The Kubernetes Lease that decides which replica of the agent works.
+"""Holds the Kubernetes Lease that decides which replica of the agent works.
 
 It avoids double work; the tests in every write are what prevents harm.
 """

@@ -417,7 +417,7 @@ class GuardSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Guard(msgspec.Struct, frozen=True, kw_only=True):
-    """The workspaces that may bind pods to a node now."""
+    """Lists the workspaces that may bind pods to a node now."""
 
     metadata: Meta
     spec: GuardSpec = GuardSpec()

@@ -1,4 +1,4 @@
-"""A copy of all objects as of one version, with newer answers to the agent's own writes. It makes no calls and has no threads."""
+"""Keeps a copy of all objects as of one version, with newer answers to the agent's own writes. It makes no calls and has no threads."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Entry and exit checks: their Jobs on nodes, and how the output is judged."""
+"""Runs entry and exit checks as Jobs on nodes, and judges their output."""

@@ -71,7 +71,7 @@ def in_one(results: Results) -> Results:
 
 
 def ring(index: int, count: int, fan_out: int) -> list[int]:
-    """The pods that this one asks, as in probes/probe.py."""
+    """Returns the pods that this one asks, as in probes/probe.py."""
     return [(index + step) % count for step in range(1, min(fan_out, count - 1) + 1)]
 
 

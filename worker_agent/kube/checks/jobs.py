@@ -73,7 +73,7 @@ class CheckJob(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hosts(self) -> str:
-        """The DNS names of the pods of a gang; {} is the index."""
+        """Returns the DNS names of the pods of a gang; {} is the index."""
         return f"{self.name}-{{}}.{CHECK_SERVICE}"
 
 

@@ -1,4 +1,4 @@
-"""The steps of entry, exit and repair but for the drain: what each measures, and how.
+"""Runs the steps of entry, exit and repair but for the drain: what each measures, and how.
 
 A Job only measures (jobs.py); protocol/nodes/check_limits.py and the hub's policy judge.
 """

@@ -287,7 +287,7 @@ def _judge(call: StepCall, check: str, value: float | None, *, gpu: str = "", te
 
 
 def marks_left(node: Node, call: StepCall) -> list[str]:
-    """Labels and taints of the box that are still on the node."""
+    """Returns labels and taints of the box that are still on the node."""
     assignment, labels = call.assignment, node.metadata.labels or {}
     taints = [taint.value for taint in node.spec.taints if taint.key == TAINT]
     box, own = box_of(assignment.gpr_id, assignment.run), box_label(assignment.gpr_id)

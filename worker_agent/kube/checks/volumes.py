@@ -1,4 +1,4 @@
-"""The exit step `volumes`: which volumes of the workspace are still attached to the node, and which claims have lost theirs.
+"""Carries out the exit step `volumes`: which volumes of the workspace are still attached to the node, and which claims have lost theirs.
 
 One look serves all waiting nodes of a box. It runs in a thread of its own, so that a workspace with many claims delays no other.
 """

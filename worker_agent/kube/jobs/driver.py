@@ -175,7 +175,7 @@ class KubernetesWorkloads:
             return []
 
     def _rdma(self, job: BoxJob) -> str:
-        """A device for RDMA that all of the nodes have, or ""."""
+        """Returns a device for RDMA that all of the nodes have, or ""."""
         if not job.workload.rdma:
             return ""
         nodes = [node for node in self._nodes() if node.metadata.name in job.box.nodes]

@@ -46,7 +46,7 @@ class PodLogs:
 
 
 def pod_of_rank(pods: Sequence[Pod], rank: int) -> Pod | None:
-    """`pods`: of one job, the newest first. Pods without a number have ranks in that order."""
+    """Takes as `pods` those of one job, the newest first. Pods without a number have ranks in that order."""
     has_first = any(_role(pod) in FIRST for pod in pods)
     numbered = [(pod, each) for pod in pods if (each := _rank_of(pod, has_first)) is not None]
     if numbered:

@@ -1,4 +1,4 @@
-"""The bind guard: one object that lists, per node, the workspaces whose pods may be bound there.
+"""Keeps the bind guard: one object that lists, per node, the workspaces whose pods may be bound there.
 
 A node's value is "@<fence>,<slice>,<slice>". Closing raises the fence and every write tests the value read before, so a delayed agent
 cannot reopen a closed node.

@@ -1,4 +1,4 @@
-"""The capacity of boxes on their nodes, cached because a box may have hundreds.
+"""Computes the capacity of boxes on their nodes, cached because a box may have hundreds.
 
 Must not live here: which pod goes where (lifting.py), any call.
 """

@@ -117,7 +117,7 @@ class Observation:
         return found.metadata.label(cluster_names.SLICE) if found else ""
 
     def strays(self, node: str, slice_key: str) -> list[Pod]:
-        """Pods of the slice on the node that EGS did not let in."""
+        """Returns pods of the slice on the node that EGS did not let in."""
         bound = self.namespaces_of(slice_key)
         return [pod for pod in self.pods.others.get(node, ()) if pod.metadata.namespace in bound and pod.holds]
 

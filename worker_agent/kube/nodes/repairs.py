@@ -1,4 +1,4 @@
-"""Steps that repair a node: they ask for it in an annotation of the node, and see whether it was done.
+"""Repairs a node by steps: each asks for it in an annotation of the node, and sees whether it was done.
 
 The agent has no right to reset or reboot anything. A tool of the cluster's administrators reads REPAIR, does it, and answers in
 REPAIR_DONE. A restart of the driver's pods is the agent's own work, in namespaces that have the label MAY_RESTART.
@@ -32,7 +32,7 @@ WORDS_MAX: Final = 150  # of what a tool says
 
 
 class RepairRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The repair that the annotation asks for."""
+    """Holds the repair that the annotation asks for."""
 
     id: str
     step: str

@@ -1,4 +1,4 @@
-"""Warnings about nodes that are Events of Kubernetes: node-problem-detector tells so of Xids that are no lasting condition.
+"""Reads warnings about nodes from Events of Kubernetes: node-problem-detector tells so of Xids that are no lasting condition.
 
 Kubernetes keeps Events of nodes in the namespace `default`, which is no workspace's, for an hour.
 """

@@ -1,4 +1,4 @@
-"""The exit step `drain`: removes all lifted pods of a box from a closed node.
+"""Carries out the exit step `drain`: removes all lifted pods of a box from a closed node.
 
 Nothing that a tenant can write keeps a pod: owner, annotations, grace period, finalizers. A disruption budget only delays removal.
 """

@@ -1,4 +1,4 @@
-"""Pods that no node of an open box could hold even if empty: their owners are told."""
+"""Finds pods that no node of an open box could hold even if empty: their owners are told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resource needs of pods, and whether boxes can hold them; cached because pods may have many containers."""
+"""Computes resource needs of pods, and whether boxes can hold them; cached because pods may have many containers."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ COUNT_MAX: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """Facts beside the pod from which its description is made."""
+    """Holds facts beside the pod from which its description is made."""
 
     owners: tuple[PodOwner, ...]
     gpus: tuple[str, ...]

@@ -78,7 +78,7 @@ class _KnownJob:
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """A Job that had pods in the box of this GPR."""
+    """Describes a Job that had pods in the box of this GPR."""
 
     gpr_id: str
     name: str  # from the Job's pods

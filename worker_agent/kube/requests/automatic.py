@@ -1,4 +1,4 @@
-"""Automatic requests: for waiting GPU pods in namespaces whose template, or else the hub's, says auto.
+"""Makes automatic requests for waiting GPU pods in namespaces whose template, or else the hub's, says auto.
 
 Lives here: which workload gets one, when it is given back, which template applies. Must not live here: what follows once the request exists
 (sync.py).

@@ -50,7 +50,7 @@ class RequestCleanup:
         now: datetime,
         now_mono: float,
     ) -> None:
-        """`states`: as in HubNews. Raises nothing."""
+        """Takes `states` as in HubNews. Raises nothing."""
         if states is None or now_mono < self._not_before_mono:
             return
         self._not_before_mono = now_mono + EVERY_S

@@ -63,7 +63,7 @@ NOTE_MAX: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class SpecFault:
-    """The reason for which a request is not sent to the hub."""
+    """Says the reason for which a request is not sent to the hub."""
 
     reason: str  # of a condition
     message: str  # for people
@@ -103,7 +103,7 @@ def cluster_request_of(gpr: Custom, words: Fields) -> ClusterRequest | SpecFault
 
 
 def _of_hub(gpr: Custom, words: Fields) -> str:
-    """The name of the template that only the hub may know, or ""."""
+    """Returns the name of the template that only the hub may know, or ""."""
     return "" if words else str(gpr.fields.get("template") or "")
 
 

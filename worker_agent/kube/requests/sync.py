@@ -65,7 +65,7 @@ Bound = Callable[[str], str]  # returns the workspace to which the agent bound a
 
 @dataclass(slots=True)
 class KnownRequest:
-    """A request object that the agent follows, with its last answer and write."""
+    """Describes a request object that the agent follows, with its last answer and write."""
 
     namespace: str
     name: str
@@ -90,7 +90,7 @@ class KnownRequest:
 
 @dataclass(slots=True)
 class SyncPass:
-    """The inputs of one pass over all requests, and what it sends to the hub."""
+    """Holds the inputs of one pass over all requests, and what it sends to the hub."""
 
     news: HubNews
     now_mono: float

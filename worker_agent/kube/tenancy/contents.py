@@ -1,4 +1,4 @@
-"""Namespaces of workspaces and their objects, as one pass finds them. It makes no calls."""
+"""Describes namespaces of workspaces and their objects, as one pass finds them. It makes no calls."""
 
 from __future__ import annotations
 

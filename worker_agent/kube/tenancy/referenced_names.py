@@ -1,4 +1,4 @@
-"""Names of namespaces that something in the cluster refers to already. No workspace may take such a name.
+"""Finds names of namespaces that something in the cluster refers to already. No workspace may take such a name.
 
 Its owner would get what waits for it: rights of service accounts, calls to a webhook or an API, a volume, or passage through a
 NetworkPolicy.
@@ -176,7 +176,7 @@ def _of_subject(subject: _Ref) -> str:
 
 
 def _let_through(spec: dict[str, Any]) -> set[str]:
-    """Namespaces that a NetworkPolicy selects by name."""
+    """Returns namespaces that a NetworkPolicy selects by name."""
     rules = [(rule or {}).get(way) or [] for rules, way in (("ingress", "from"), ("egress", "to")) for rule in spec.get(rules) or []]
     selectors = [(peer or {}).get("namespaceSelector") or {} for peers in rules for peer in peers]
     named = {(each.get("matchLabels") or {}).get(BY_NAME, "") for each in selectors}

@@ -143,7 +143,7 @@ class KubernetesTenancy:
         return self._were_counted
 
     def _made_at(self, kind: str) -> datetime | None:
-        """None: an older installation lacks the kind. Raises ClusterError."""
+        """Returns None if an older installation lacks the kind. Raises ClusterError."""
         try:
             return self._api.get(kind, Definition).metadata.creationTimestamp
         except Missing:

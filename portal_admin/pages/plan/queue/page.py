@@ -229,7 +229,7 @@ def axis_for(gprs: Iterable[Gpr], *, now: datetime, zone: tzinfo, width_px: int 
 
 @dataclass(frozen=True, slots=True)
 class _QueueList:
-    """`count` None: unknown because of filters."""
+    """Has `count` None if filters make it unknown."""
 
     state: str
     rows: list[Gpr]

@@ -30,7 +30,7 @@ READ_ALL, BUFFER_SIZE = 3, 10  # actions of syslog(2)
 
 
 def run(alternatives: Sequence[Sequence[str]]) -> dict[str, str]:
-    """The output of the first command that succeeds; older drivers know other fields."""
+    """Returns the output of the first command that succeeds; older drivers know other fields."""
     why = ""
     for command in alternatives:
         try:
