@@ -163,7 +163,7 @@ class DrainForm(forms.Form):
 
 class PrometheusForm(forms.Form):
     url = PlainTextField(
-        label="Address", max_length=URL_MAX_CHARS, required=False, help_text="As https://prometheus.example:9090; empty: none is used."
+        label="Address", max_length=URL_MAX_CHARS, required=False, help_text="E.g. https://prometheus.example:9090. Empty: none is used."
     )
     auth = forms.ChoiceField(label="Key", choices=Auth.choices)
     username = PlainTextField(label="User name", max_length=USERNAME_MAX_CHARS, required=False)

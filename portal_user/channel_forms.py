@@ -16,7 +16,7 @@ from portal_shared.forms.service_form import ServiceForm
 # Label and hint of the target and of the secret, by kind; None: it has none.
 TARGETS: Final[dict[str, tuple[str, str]]] = {
     ChannelKind.MAIL: ("Mail address", ""),
-    ChannelKind.SLACK_BOT: ("Channel in Slack", "As #gpus. The bot must be a member of it."),
+    ChannelKind.SLACK_BOT: ("Channel in Slack", "E.g. #gpus. The bot must be a member of it."),
     ChannelKind.WEBHOOK: ("URL", "With https. EGS posts signed JSON there."),
 }
 SECRETS: Final[dict[str, tuple[str, str]]] = {
@@ -31,7 +31,7 @@ class NoticeSettingsForm(ServiceForm):
     muted_slices = CheckboxesField(label="Muted workspaces")
     quiet_from = forms.TimeField(label="Quiet from", required=False, widget=forms.TimeInput(attrs={"type": "time"}, format="%H:%M"))
     quiet_until = forms.TimeField(label="Quiet until", required=False, widget=forms.TimeInput(attrs={"type": "time"}, format="%H:%M"))
-    zone = forms.CharField(label="Time zone", max_length=63, help_text="As Europe/Berlin.")
+    zone = forms.CharField(label="Time zone", max_length=63, help_text="E.g. Europe/Berlin.")
 
     def __init__(
         self, *args: Any, stored: NoticeSettings, offered: Sequence[NoticeKind], slices: Sequence[tuple[str, str]], zone: str, **kwargs: Any

@@ -169,7 +169,7 @@ class GprForm(ServiceForm):
         self.fields["clusters"].error_messages["invalid_choice"] = CLUSTER_NOT_USED.format(slice_.name, "%(value)s")
         self.fields["name"].required = not is_question
         by_policy = IdleField.typed(slice_.idle_timeout_s)
-        self.fields["idle_timeout"].help_text = f"As 45 min, or “never”. Empty: as the policy says, {by_policy} now."
+        self.fields["idle_timeout"].help_text = f"E.g. 45 min, or “never”. Empty: as the policy says, {by_policy} now."
         for field in self.fields.values():
             field.widget.is_required = field.required
 

@@ -83,7 +83,7 @@ class JobFieldsForm(ServiceForm):
     }
 
     kind = forms.ChoiceField(label="What runs", initial=WorkloadKind.JOB.value, widget=forms.RadioSelect)
-    image = PlainTextField(label="Image", max_length=500, required=False, help_text="As registry.example/team/train:1.0.")
+    image = PlainTextField(label="Image", max_length=500, required=False, help_text="E.g. registry.example/team/train:1.0.")
     command = WordsField(
         label="Command",
         max_length=WORDS_MAX_CHARS,

@@ -89,7 +89,7 @@ def tick(*, now: datetime | None = None, may_rest: bool = False, may_hurry: bool
             report.rested = True
         else:
             _plan_and_start(report, record, now, hurries=hurries)
-        with set_aside_on_error("planner_memory", "What the planner remembers could not be checked", now=now):
+        with set_aside_on_error("planner_memory", "The planner could not check what it remembers", now=now):
             live_check(now=now)
             if record.tick_count % PRUNE_EVERY == 0:
                 changes_prune()

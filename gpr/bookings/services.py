@@ -118,7 +118,7 @@ def occurrences_retry(*, now: datetime) -> None:
     pk = due.values_list("series", flat=True).first()
     if pk is None:
         return
-    with set_aside_on_error("series_retry", f"What was refused of booking series {pk} could not be tried again", now=now):
+    with set_aside_on_error("series_retry", f"EGS could not try again the refused bookings of series {pk}", now=now):
         rows = list(due.filter(series=pk)[:RETRIED_AT_ONCE])
         BookingOccurrence.objects.filter(pk__in=[row.pk for row in rows]).update(tried_at=now)
         _book_refused(pk, _fitting(pk, rows, now), now)

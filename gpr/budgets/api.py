@@ -49,8 +49,8 @@ class BudgetTerms(Reasoned):
     """Omitted fields stay as they are. A new budget asks for approval by default."""
 
     gpu_hours = WholeNumber(min_value=1, max_value=COUNT_MAX, required=False)
-    starts_at = serializers.DateTimeField(required=False, help_text="Of a range only.")
-    ends_at = serializers.DateTimeField(required=False, help_text="Of a range only.")
+    starts_at = serializers.DateTimeField(required=False, help_text="Only a range has it.")
+    ends_at = serializers.DateTimeField(required=False, help_text="Only a range has it.")
     at_limit = serializers.ChoiceField(choices=AtLimit.choices, required=False)
 
 

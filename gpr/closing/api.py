@@ -36,7 +36,7 @@ class EndingsSerializer(serializers.Serializer[Any]):
     namespaces = EndingSerializer()
     members = EndingSerializer()
     invitations = EndingSerializer()
-    workspaces = EndingSerializer(help_text="Of a project.")
+    workspaces = EndingSerializer(help_text="Only a project has them.")
 
 
 class ClosingSerializer(serializers.Serializer[Any]):

@@ -31,7 +31,7 @@ def jobs_failed_take(*, cluster: Cluster, failed: Iterable[JobFailed], now: date
         if gpr_id := id_of(each.gpr_id):
             jobs[gpr_id].append(f"{each.namespace}/{each.name}")
     for gpr_id, names in jobs.items():
-        with set_aside_on_error("failed_jobs_store", "That Jobs of this request failed could not be stored", now=now, gpr_id=gpr_id):
+        with set_aside_on_error("failed_jobs_store", "EGS could not store that Jobs of this request failed", now=now, gpr_id=gpr_id):
             _take(cluster, gpr_id, names, now)
 
 

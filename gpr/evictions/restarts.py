@@ -22,7 +22,7 @@ def restarts_estimate(loaded: Loaded, *, is_anew: bool, now: datetime) -> None:
     noticed = dict(_NOTICED(before=now))
     if not (noticed if is_anew else None in noticed.values()):
         return
-    with set_aside_on_error("restarts_foresee", "When evicted boxes start again could not be foreseen", now=now):
+    with set_aside_on_error("restarts_foresee", "EGS could not foresee when evicted boxes start again", now=now):
         rows = EvictionVictim.objects.filter(pk__in=noticed).select_related("gpr__slice").order_by("pk")
         _estimate(list(rows.prefetch_related("gpr__clusters", "gpr__slice__clusters")), loaded, now)
 

@@ -57,7 +57,7 @@ def refuse_chain(spec: GprSpec, *, edited: Gpr | None = None) -> None:
             raise InvalidInput({"after_condition": ["It says how the request named in `after` has to end, so name one there."]})
         return
     if spec.after_condition == AfterCondition.SUCCESS and after.state in ENDED and not ended_well(after.state, _outcome(after)):
-        raise InvalidInput({"after": [f"{after.name} has ended already, and not well."]})
+        raise InvalidInput({"after": [f"{after.name} has ended already without success."]})
     before = [] if after.state in ENDED else _chain_before(after)
     if edited is not None and edited.pk in before:
         raise InvalidInput({"after": ["It cannot start after itself, nor after one that starts after it."]})

@@ -153,7 +153,7 @@ def workloads_take(*, cluster: Cluster, seen: Sequence[WorkloadSeen], now: datet
     """Store what an agent reports; repeated and old reports have no effect."""
     for each in seen:
         if job_id := id_of(each.id):
-            with set_aside_on_error("workload_store", "How a job goes could not be stored", now=now, cluster_id=cluster.pk):
+            with set_aside_on_error("workload_store", "EGS could not store how a job goes", now=now, cluster_id=cluster.pk):
                 _take(cluster, job_id, each, now)
 
 

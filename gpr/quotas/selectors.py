@@ -50,7 +50,7 @@ def refuse_over_limit(taken: Collection[tuple[UUID, str]], projects: Set[UUID]) 
     held = _booked(projects) if limits else Counts()
     for quota in limits:
         if (gpus := _sum_for(quota, held)) > (quota.most_gpus or 0):
-            raise Conflict(f"By the quota of {quota.shape} {whose(quota)} may hold {number(quota.most_gpus or 0)}, not {number(gpus)}.")
+            raise Conflict(f"The quota of {quota.shape} lets {whose(quota)} hold {number(quota.most_gpus or 0)}, not {number(gpus)}.")
 
 
 def quota_usages(quotas: Iterable[Quota]) -> list[QuotaUsage]:

@@ -180,9 +180,9 @@ class DecisionQuestion(StrictSerializer):
     """Describes a decision that nobody has made yet."""
 
     act = serializers.ChoiceField(choices=Act.choices)
-    priority = ToldNumber(bounds=BOUNDS["priority"], required=False, help_text="Of `priority`.")
-    to = serializers.ChoiceField(choices=MoveTo.choices, required=False, help_text="Of `move`.")
-    requeue = Flag(required=False, help_text="Of `evict`.")
+    priority = ToldNumber(bounds=BOUNDS["priority"], required=False, help_text="Only `priority` takes it.")
+    to = serializers.ChoiceField(choices=MoveTo.choices, required=False, help_text="Only `move` takes it.")
+    requeue = Flag(required=False, help_text="Only `evict` takes it.")
 
     def validate(self, data: dict[str, Any]) -> dict[str, Any]:
         for act, field in ((Act.PRIORITY, "priority"), (Act.MOVE, "to")):

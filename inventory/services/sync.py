@@ -198,7 +198,7 @@ def observations_store(*, cluster_id: UUID, observed: tuple[Observed, ...], now:
         lambda some: reservations_observe(some, now=now),
         at_once=len(reports) or 1,  # one transaction locks all nodes in their order
         code="observation_store",
-        failed="What the agent said of a box on this node could not be stored",
+        failed="EGS could not store what the agent reported of a box on this node",
         now=now,
         subject=lambda report: _subject(report.reservation),
     )
@@ -264,8 +264,8 @@ def _record_drifts(cluster: Cluster, drifts: Sequence[Drift], now: datetime) -> 
 
 def _record_lost_steps(cluster: Cluster, step_count: int, now: datetime) -> None:
     message = (
-        f"What came of up to {plural(step_count, 'step')} on nodes of {cluster.name} is not known: its agent could not keep more while "
-        "it had no word from the hub. How far each box is it did tell."
+        f"The results of up to {plural(step_count, 'step')} on nodes of {cluster.name} are lost: its agent could not keep more while "
+        "it had no word from the hub. It did report how far each box is."
     )
     if step_count and message not in _recent_messages(cluster, STEPS_LOST, now):
         event_record(kind=STEPS_LOST, message=message, at=now, severity=Severity.WARNING, cluster_id=cluster.pk, data={"count": step_count})

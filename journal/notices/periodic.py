@@ -42,7 +42,7 @@ def notices_step(*, now: datetime | None = None) -> None:
     """It may run in several processes at once, and be killed at any moment."""
     now = now or db_now()
     for watcher in _watchers:
-        with set_aside_on_error("notice_watch", "What is due could not be looked for", now=now):
+        with set_aside_on_error("notice_watch", "EGS could not look for notices that are due", now=now):
             watcher(now=now)
     outbox_expand(now=now)
     deliveries_send()

@@ -75,7 +75,7 @@ class AlertSerializer(ModelOutputSerializer[Alert]):
     name = serializers.CharField(source="rule.name", help_text="The rule's.")
     rule_id = serializers.UUIDField()
     signal = serializers.CharField(source="rule.signal")
-    unit = serializers.SerializerMethodField(help_text="Of `worst`.")
+    unit = serializers.SerializerMethodField(help_text="The unit of `worst`.")
     condition = serializers.SerializerMethodField(help_text="The rule's, as a sentence.")
     runbook = serializers.CharField(source="rule.runbook", help_text="What to do.")
     slice = serializers.CharField(source="slice.name", default=None, allow_null=True, help_text="Whose it is; null: the platform's.")
@@ -84,7 +84,7 @@ class AlertSerializer(ModelOutputSerializer[Alert]):
     gpr_id = serializers.UUIDField(allow_null=True)
     cluster = serializers.CharField(source="cluster.name", default=None, allow_null=True)
     cluster_id = serializers.UUIDField(allow_null=True)
-    owner = serializers.CharField(source="owner.name", default=None, allow_null=True, help_text="Who takes care of it.")
+    owner = serializers.CharField(source="owner.name", default=None, allow_null=True, help_text="The person who takes care of it.")
 
     class Meta:
         model = Alert
@@ -173,13 +173,13 @@ class AlertSubjectViewSet(mixins.ListModelMixin, ApiViewSet[AlertSubject]):
 
 class AlertRuleSerializer(ModelOutputSerializer[AlertRule]):
     code = serializers.CharField(help_text="Names a rule that EGS brings; empty: somebody made it.")
-    condition = serializers.SerializerMethodField(help_text="As a sentence.")
+    condition = serializers.SerializerMethodField(help_text="The condition as a sentence.")
     slice = serializers.CharField(source="slice.name", default=None, allow_null=True, help_text="Whose rule it is; null: the platform's.")
     slice_id = serializers.UUIDField(allow_null=True)
     cluster = serializers.CharField(source="cluster.name", default=None, allow_null=True, help_text="Null: all.")
     cluster_id = serializers.UUIDField(allow_null=True)
     owner = serializers.CharField(source="owner.name", default=None, allow_null=True, help_text="Null: EGS.")
-    unit = serializers.SerializerMethodField(help_text="Of the levels.")
+    unit = serializers.SerializerMethodField(help_text="The unit of the levels.")
 
     class Meta:
         model = AlertRule
@@ -228,7 +228,9 @@ class AlertRuleTerms(StrictSerializer):
     level = _level(required=False, help_text="In the signal's unit; of an absence in seconds.")
     clear_level = _level(required=False, help_text="By default the level.")
     severe_level = _level(required=False, allow_null=True, help_text="From here on it is an error.")
-    window_s = WholeNumber(min_value=WINDOW_LEAST_S, max_value=WINDOW_MOST_S, required=False, help_text="Of rates, trends and forecasts.")
+    window_s = WholeNumber(
+        min_value=WINDOW_LEAST_S, max_value=WINDOW_MOST_S, required=False, help_text="Only rates, trends and forecasts have a window."
+    )
     hold_s = WholeNumber(min_value=0, max_value=HOLD_MOST_S, required=False, help_text="How long it must last before it fires.")
     clear_s = WholeNumber(min_value=0, max_value=HOLD_MOST_S, required=False, help_text="How long it must be over before it is resolved.")
     severity = serializers.ChoiceField(choices=Severity.choices, required=False)
@@ -320,7 +322,7 @@ class AlertSilenceSerializer(ModelOutputSerializer[AlertSilence]):
     node = serializers.CharField(source="node.name", default=None, allow_null=True)
     node_id = serializers.UUIDField(allow_null=True)
     alert_id = serializers.UUIDField(allow_null=True)
-    owner = serializers.CharField(source="owner.name", help_text="Who made it.")
+    owner = serializers.CharField(source="owner.name", help_text="The person who made it.")
 
     class Meta:
         model = AlertSilence

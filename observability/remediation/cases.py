@@ -42,7 +42,7 @@ def cases_review(*, now: datetime) -> None:
     """Runs two queries when no node is set aside."""
     is_known = RemediationCase.objects.filter(node=OuterRef("pk"), closed_at=None)
     for node in Node.objects.filter(~Exists(is_known), cordoned_at__isnull=False, gone_at=None).order_by("pk"):
-        failed = f"What is to be done about node {node.name} could not be decided"
+        failed = f"EGS could not decide what to do about node {node.name}"
         with set_aside_on_error("case_open", failed, now=now, node_id=node.pk, cluster_id=node.cluster_id):
             case_open(node=node, evidence=[], now=now)
     for case in RemediationCase.objects.filter(closed_at=None).select_related("node").order_by("pk"):

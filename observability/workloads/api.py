@@ -54,7 +54,7 @@ class WorkloadSerializer(ModelOutputSerializer[Workload]):
     cluster = serializers.CharField(source="cluster.name")
     efficiency_percent = serializers.IntegerField(allow_null=True, help_text="GPU time used, of that held; null: nothing measured yet.")
     held_hours = serializers.FloatField(help_text="GPU-hours in which its GPUs were measured, since its start.")
-    used_hours = serializers.FloatField(help_text="Of these, those in which kernels ran.")
+    used_hours = serializers.FloatField(help_text="Hours of these in which kernels ran.")
     wasted_hours = serializers.FloatField(help_text="The others of these.")
     gprs = serializers.SerializerMethodField(help_text="Requests that carry its pods, or did; the newest first.")
     is_stale = serializers.SerializerMethodField(help_text="The agent of its cluster is silent: this is its last report.")
@@ -79,7 +79,7 @@ class WorkloadSerializer(ModelOutputSerializer[Workload]):
 class ConfigSerializer(OutputSerializer[Any]):
     image = serializers.CharField()
     arguments = serializers.ListField(child=serializers.CharField(), help_text="Values that look like secrets are hidden.")
-    requests = serializers.DictField(child=serializers.CharField(), help_text="Of the pod with most GPUs.")
+    requests = serializers.DictField(child=serializers.CharField(), help_text="What the pod with most GPUs asks for.")
     parallelism = serializers.DictField(child=serializers.IntegerField(), help_text="How its work is divided, as far as arguments tell.")
 
 

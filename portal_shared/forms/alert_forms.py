@@ -71,7 +71,9 @@ class RuleForm(forms.Form):
         label="It ends beyond", required=False, help_text="Empty: the level. A little apart, noise does not end it."
     )
     severe_level = forms.FloatField(label="It is an error from", required=False, help_text="Empty: never.")
-    window_s = SpanField(label="Window", max_length=40, required=False, help_text="Of counts, changes and forecasts, e.g. 1 h.")
+    window_s = SpanField(
+        label="Window", max_length=40, required=False, help_text="Counts, changes and forecasts look back so far, e.g. 1 h."
+    )
     hold_s = SpanField(label="It has to last", max_length=40, required=False, help_text="Before it fires, e.g. 2 min. Empty: not at all.")
     clear_s = SpanField(label="It has to be over for", max_length=40, required=False, help_text="Before it is resolved. Empty: not at all.")
     severity = forms.ChoiceField(label="Severity", choices=Severity.choices, initial=Severity.WARNING)

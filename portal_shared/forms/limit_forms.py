@@ -81,7 +81,7 @@ def _value_field(term: Term) -> forms.Field:
         case Unit.DURATION:
             return SpanField(label=term.label, help_text=DURATION_HINT)
         case Unit.TIMEOUT:
-            return IdleField(label=term.label, help_text="As 2 h, or “never”.")
+            return IdleField(label=term.label, help_text="E.g. 2 h, or “never”.")
         case Unit.FLAG:
             return forms.ChoiceField(label=term.label, choices=[("yes", "Yes"), ("no", "No")])
         case Unit.SHAPES:

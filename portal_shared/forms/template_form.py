@@ -42,7 +42,7 @@ def _optional_flag(label: str) -> forms.ChoiceField:
     return forms.ChoiceField(label=label, required=False, choices=[("", "Not set"), ("yes", "Yes"), ("no", "No")])
 
 
-RUNS_HINT = "As YAML with the fields of a job: kind (Job, Notebook, …), image, command, env, volumes, retries. Empty: requests alone."
+RUNS_HINT = "Write YAML with the fields of a job: kind (Job, Notebook, …), image, command, env, volumes, retries. Empty: requests alone."
 RUNS_ATTRS = {"rows": 8, "spellcheck": "false", "autocapitalize": "off", "class": "mono"}
 
 
@@ -66,7 +66,7 @@ class TemplateForm(ServiceForm):
     evictable = _optional_flag("May be evicted for a higher priority")
     may_evict = _optional_flag("May evict others of lower priority")
     requeue_on_failure = _optional_flag("Queue again when evicted or failed")
-    idle_timeout = IdleField(label="Release when idle for", max_length=40, required=False, help_text="As 45 min, or “never”.")
+    idle_timeout = IdleField(label="Release when idle for", max_length=40, required=False, help_text="E.g. 45 min, or “never”.")
     runs = forms.CharField(label="What it runs", required=False, strip=False, help_text=RUNS_HINT, widget=forms.Textarea(attrs=RUNS_ATTRS))
     is_default = forms.BooleanField(label="Make default (replaces the current one)", required=False)
     auto = forms.BooleanField(label="As default, create requests for waiting GPU pods", required=False)

@@ -26,7 +26,9 @@ class WorkspaceForm(forms.Form):
     project = PlainTextField(label="Project", max_length=63, help_text="Your department or team. It is made if it does not exist yet.")
     purpose = PlainTextField(label="Purpose", max_length=500, help_text="The people and the purpose.")
     clusters = PlainTextField(label="Clusters", max_length=500, required=False, help_text="Empty: an administrator chooses.")
-    namespaces = PlainTextField(label="Namespaces", max_length=500, required=False, help_text="Of Kubernetes, with commas.")
+    namespaces = PlainTextField(
+        label="Namespaces", max_length=500, required=False, help_text="Names of Kubernetes namespaces, with commas between."
+    )
     people = PlainTextField(
         label="People",
         max_length=1000,

@@ -24,7 +24,7 @@ from slices.models import Deputy
 
 class DeputySerializer(ModelOutputSerializer[Deputy]):
     name = serializers.CharField(source="__str__")
-    approver = serializers.CharField(source="approver.name", help_text="Who named the deputy.")
+    approver = serializers.CharField(source="approver.name", help_text="The person who named the deputy.")
     user = serializers.CharField(source="user.name", help_text="The deputy.")
 
     class Meta:

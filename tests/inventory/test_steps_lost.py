@@ -23,8 +23,8 @@ def test_administrators_read_how_many_steps_are_missing(agent: Agent, cluster: C
 
     (event,) = told()
     assert event.message == (
-        "What came of up to 12 steps on nodes of c1 is not known: its agent could not keep more while it had no word from the hub. "
-        "How far each box is it did tell."
+        "The results of up to 12 steps on nodes of c1 are lost: its agent could not keep more while it had no word from the hub. "
+        "It did report how far each box is."
     )
     assert (event.severity, event.cluster_id, event.data) == (Severity.WARNING, cluster.pk, {"count": 12})
 

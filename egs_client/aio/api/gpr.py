@@ -173,8 +173,8 @@ class Budgets(AsyncResource):
     ) -> models.Budget:
         """Create a budget of GPU-hours for a project, or for a slice.
 
-        starts_at: Of a range only.
-        ends_at: Of a range only.
+        starts_at: Only a range has it.
+        ends_at: Only a range has it.
         project: Give either this or `slice`.
         shape: Empty: GPUs of all shapes.
         """
@@ -214,8 +214,8 @@ class Budgets(AsyncResource):
     ) -> models.Budget:
         """Change the budget. A budget that is smaller than its use ends nothing.
 
-        starts_at: Of a range only.
-        ends_at: Of a range only.
+        starts_at: Only a range has it.
+        ends_at: Only a range has it.
         if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """
         return await self.client.call(
@@ -861,9 +861,9 @@ class Gprs(AsyncResource):
     ) -> models.DecisionPreview:
         """Tell what a decision would do, to this request and to others. Nothing is written; what the act refuses, this refuses.
 
-        priority: Of `priority`.
-        to: Of `move`.
-        requeue: Of `evict`.
+        priority: Only `priority` takes it.
+        to: Only `move` takes it.
+        requeue: Only `evict` takes it.
         """
         return await self.client.call(
             "POST",

@@ -135,7 +135,7 @@ class AlertRules(Resource):
         level: In the signal's unit; of an absence in seconds.
         clear_level: By default the level.
         severe_level: From here on it is an error.
-        window_s: Of rates, trends and forecasts.
+        window_s: Only rates, trends and forecasts have a window.
         hold_s: How long it must last before it fires.
         clear_s: How long it must be over before it is resolved.
         cluster: Null: all.
@@ -200,7 +200,7 @@ class AlertRules(Resource):
         level: In the signal's unit; of an absence in seconds.
         clear_level: By default the level.
         severe_level: From here on it is an error.
-        window_s: Of rates, trends and forecasts.
+        window_s: Only rates, trends and forecasts have a window.
         hold_s: How long it must last before it fires.
         clear_s: How long it must be over before it is resolved.
         cluster: Null: all.

@@ -118,7 +118,7 @@ class Me(Resource):
         """The settings of the caller name kinds that the bell leaves out, muted workspaces, and quiet hours.
 
         muted_slices: Ids or names.
-        zone: As Europe/Berlin.
+        zone: E.g. Europe/Berlin.
         quiet_from: E.g. 22:00; null: no quiet hours.
         if_match: the ETag of the state that is meant; * for any. Default: that of the last reading, if there was one.
         """

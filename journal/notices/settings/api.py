@@ -29,7 +29,7 @@ class NoticeSettingsChange(StrictSerializer):
         child=serializers.ChoiceField(choices=NoticeKind.choices), max_length=len(NoticeKind), required=False
     )
     muted_slices = serializers.ListField(child=Reference(), max_length=MUTED_MAX, required=False, help_text="Ids or names.")
-    zone = Text(max_length=63, required=False, help_text="As Europe/Berlin.")
+    zone = Text(max_length=63, required=False, help_text="E.g. Europe/Berlin.")
     quiet_from = serializers.TimeField(required=False, allow_null=True, help_text="E.g. 22:00; null: no quiet hours.")
     quiet_until = serializers.TimeField(required=False, allow_null=True)
 

@@ -147,7 +147,7 @@ def end_silence(request: PageRequest, portal: Portal, pk: UUID) -> HttpResponse:
         silence_end(silence=row, actor=request.user, now=request.now)
         return "The silence is over"
 
-    text = f"Of {silence_words(row)}. EGS tells of its alerts from now on."
+    text = f"It silences {silence_words(row)}. EGS tells of these alerts again from now on."
     question = _question(request, portal, forms.Form(sent(request)), "End the silence?", text, "End silence", ("alert-silence-end", pk))
     return decide(request, question, do, topics=TOPICS)
 

@@ -67,7 +67,7 @@ def test_a_limit_that_comes_between_the_plan_and_its_starts_holds_for_them(is_ne
     assert report is not None
     assert bench.held_gpus() == GPUS
     assert len(report.started) == 1
-    assert list(report.skipped.values()) == [f"By the quota of {SHAPE} project {bench.project.name} may hold {GPUS}, not {2 * GPUS}."]
+    assert list(report.skipped.values()) == [f"The quota of {SHAPE} lets project {bench.project.name} hold {GPUS}, not {2 * GPUS}."]
 
     tick(now=db_now())
     assert bench.held_gpus() == GPUS
