@@ -119,7 +119,7 @@ class Text(Verbatim):
 
 
 class Word(serializers.RegexField):
-    """Text that matches a pattern, without invisible characters; nothing is trimmed."""
+    """Accepts text that matches a pattern, without invisible characters; nothing is trimmed."""
 
     def __init__(self, regex: str, *, must: str, **kwargs: Any) -> None:
         super().__init__(regex, trim_whitespace=False, error_messages={"invalid": must}, **{"help_text": must, **kwargs})
