@@ -9,7 +9,7 @@ import pytest
 from protocol.pods import PodSeen
 from tests.kube.cluster import Cluster
 from tests.kube.requests.counter import Counter
-from tests.kube.requests.test_autogpr import cronjob, deployment, job, kinds, owned, stateful
+from tests.kube.requests.test_autogpr import cronjob, deployment, job, job_set, kinds, owned, stateful
 from tests.kube.world import container, pod
 from worker_agent.kube.pods.reporting import PodReporter
 from worker_agent.telemetry.pod_devices import PodDevices
@@ -48,7 +48,7 @@ def chains(seen: list[PodSeen]) -> set[tuple[str, ...]]:
 
 @pytest.mark.usefixtures("kinds")
 def test_pods_are_told_with_the_owners_that_controllers_gave_them(counter: Counter, reporter: PodReporter) -> None:
-    counter.make({"apiVersion": "jobset.x-k8s.io/v1", "kind": "JobSet", "metadata": {"name": "llama-70b"}}, cronjob("nightly"))
+    counter.make(job_set("llama-70b"), cronjob("nightly"))
     jobset = counter.found("llama-70b", "jobset")
     counter.make(owned(job("llama-worker-0", pods=2), jobset), owned(job("llama-leader-0", pods=1), jobset))
     counter.make(deployment("serve-it", replicas=2, gpus=1), stateful("note-book"), pod("alone", containers=[container(1)]))

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.rotates
 
 AUTO: Object = {"auto": True, "shape": "H100-80GB", "duration": "2h", "priority": 60}
 FLEET = SimulatedFleet(name="seen", groups=(NodeGroup(name="gpu", count=1, node_type="hgx", gpu_model="H100", memory_gib=80, gpus=8),))
+JOB_SET = "v1alpha2"  # the version that its operator serves
 BODY = nodes_of(FLEET)[0]
 NODE = msgspec.convert({**BODY, "metadata": {**BODY["metadata"], "uid": "node-1"}}, Node)
 
@@ -138,10 +139,12 @@ def test_each_workload_has_its_own_and_a_pod_without_an_owner_is_one(counter: Co
 @pytest.fixture
 def kinds(cluster: Cluster) -> None:
     """Two kinds of others that own what owns pods, as far as that goes. They stay: other tests may use them meanwhile."""
-    cluster.make_kinds(owner_kind("jobset.x-k8s.io", "JobSet"), owner_kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet"))
+    wanted = owner_kind("jobset.x-k8s.io", "JobSet", JOB_SET), owner_kind("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
+    # The real operator of JobSets may have brought its own.
+    cluster.make_kinds(*(kind for kind in wanted if cluster.get("crd", kind["metadata"]["name"]) is None))
 
 
-def owner_kind(group: str, kind: str) -> Object:
+def owner_kind(group: str, kind: str, version: str = "v1") -> Object:
     plural = f"{kind.lower()}s"
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     return {
@@ -152,9 +155,14 @@ def owner_kind(group: str, kind: str) -> Object:
             "group": group,
             "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
             "scope": "Namespaced",
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
         },
     }
+
+
+def job_set(name: str) -> Object:
+    """Returns one whose jobs the test makes itself."""
+    return {"apiVersion": f"jobset.x-k8s.io/{JOB_SET}", "kind": "JobSet", "metadata": {"name": name}, "spec": {"suspend": True}}
 
 
 def owned(body: Object, by: Object) -> Object:
@@ -170,7 +178,7 @@ def stateful(name: str, *, replicas: int = 1, gpus: int = 8) -> Object:
 
 def test_all_jobs_of_a_jobset_are_one_workload(counter: Counter, kinds: None) -> None:
     """Otherwise its leader would wait for workers that wait for its box to be over."""
-    counter.make(template(**AUTO), {"apiVersion": "jobset.x-k8s.io/v1", "kind": "JobSet", "metadata": {"name": "llama"}})
+    counter.make(template(**AUTO), job_set("llama"))
     jobset = counter.found("llama", "jobset")
 
     counter.make(owned(job("llama-leader-0", pods=1), jobset), owned(job("llama-worker-0", pods=3), jobset))

@@ -637,9 +637,10 @@ def test_each_mark_of_its_life_is_an_event_once(counter: Counter) -> None:
     counter.until("the new promise", lambda: counter.status().get("promisedStartTime") == "2027-01-15T08:01:00Z")
     counter.state(state="PROVISIONING", position=None, promised_start_s=None)
     counter.until_condition("Provisioned", "False", "Provisioning")
-    now = time.time()
-    counter.state(state="ACTIVE", started_s=now - 1, ends_s=now + 6)
-    counter.until("three quarters", lambda: any(reason == "Passed75Percent" for reason, _, _ in told_events(counter)))
+    began_s = time.time() - 1000
+    for mark, length_s in ((25, 3600), (50, 1800), (75, 1200)):
+        counter.state(state="ACTIVE", started_s=began_s, ends_s=began_s + length_s)
+        counter.until(f"{mark} %", lambda reason=f"Passed{mark}Percent": reason in [told for told, _, _ in told_events(counter)])
     counter.state(state="EXITING")
     counter.until_condition("Provisioned", "False", "Exiting")
     counter.state(state="FAILED", is_ended=True, message="Node node-1 failed.")
