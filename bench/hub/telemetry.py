@@ -1,4 +1,6 @@
-"""Reads 10,000 GPUs every 15 s and measures what hub and PostgreSQL spend on them, the disk of a day, and the table of GPUs meanwhile."""
+"""Reads 10,000 GPUs every 15 s and measures what hub and PostgreSQL spend on them, the disk of a day, and the table of GPUs meanwhile;
+and what the agent spends on an exporter's text of 8,000 GPUs.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -18,8 +21,15 @@ from bench.hub.world import cluster_made, statistics_renewed
 
 NODES, GPUS = 1250, 8
 CYCLES, RUNS = 12, 40
+SCRAPED_NODES: Final = 1000
+CHUNK_BYTES: Final = 65_536
 TICKS_S: Final = os.sysconf("SC_CLK_TCK")
 DAY_S: Final = 86_400
+# Those of dcgm-exporter's own list.
+FIELDS: Final = (
+    "SM_CLOCK MEM_CLOCK MEMORY_TEMP GPU_TEMP POWER_USAGE TOTAL_ENERGY_CONSUMPTION PCIE_REPLAY_COUNTER GPU_UTIL MEM_COPY_UTIL ENC_UTIL "
+    "DEC_UTIL XID_ERRORS FB_FREE FB_USED UNCORRECTABLE_REMAPPED_ROWS CORRECTABLE_REMAPPED_ROWS ROW_REMAP_FAILURE NVLINK_BANDWIDTH_TOTAL"
+)
 
 
 def run(traces: Path | None) -> list[Figure]:
@@ -54,12 +64,50 @@ def _measure() -> list[Figure]:
     list_ms, map_ms = (_times(partial(admin.get, url)) for url in ("/admin/gpus/", "/admin/gpus/map/"))
     core = (statistics.mean(database) + per_minute_s / 4) / 15
     return [
+        *_parsing(),
         Figure("telemetry", "10,000 GPUs every 15 s: PostgreSQL", "cores", core, goal="<= 0.5"),
         Figure("telemetry", "10,000 GPUs every 15 s: the hub", "cores", statistics.mean(hub) / 15),
         Figure("telemetry", "disk of a day at 15 s", "GiB", _bytes_of_row() * NODES * GPUS * DAY_S / 15 / 2**30),
         Figure("telemetry", "admin's table of GPUs, p95", "ms", list_ms, goal="<= 200"),
         Figure("telemetry", "admin's map of all 10,000 GPUs, p95; Chromium draws it within 0.4 s", "ms", map_ms, goal="<= 600"),
     ]
+
+
+def _parsing() -> list[Figure]:
+    from worker_agent.telemetry.exposition import parse
+
+    text = _exposition()
+    times = []
+    for _ in range(RUNS // 8):
+        began_s = time.process_time()
+        found = parse(_chunks(text), now_s=time.time())
+        times.append(time.process_time() - began_s)
+        assert len(found.devices) == SCRAPED_NODES * GPUS  # noqa: S101
+    tracemalloc.start()
+    parse(_chunks(text), now_s=time.time())
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    case = f"a scrape of {SCRAPED_NODES * GPUS:,} GPUs, {len(text) / 2**20:.0f} MiB"
+    return [
+        Figure("telemetry", f"{case}: CPU", "s", statistics.median(times), goal="<= 0.5"),
+        Figure("telemetry", f"{case}: memory", "MiB", most_bytes / 2**20, goal="<= 100"),
+    ]
+
+
+def _exposition() -> bytes:
+    """Returns what dcgm-exporters of whole nodes with pods say, one after the other."""
+    names = [f"DCGM_FI_DEV_{name}" for name in FIELDS.split()]
+    gpus = [
+        f'{{gpu="{index}",UUID="GPU-{node}-{index}",device="nvidia{index}",modelName="NVIDIA H100 80GB HBM3",Hostname="gpu-{node}",'
+        f'DCGM_FI_DRIVER_VERSION="535.161.08",container="main",namespace="vision",pod="train-{node}-{index}"}}'
+        for node in range(SCRAPED_NODES)
+        for index in range(GPUS)
+    ]
+    return "".join(f"{name}{labels} {30 + len(labels) % 50}\n" for name in names for labels in gpus).encode()
+
+
+def _chunks(text: bytes) -> Iterator[bytes]:
+    return (text[at : at + CHUNK_BYTES] for at in range(0, len(text), CHUNK_BYTES))
 
 
 def _cycle(bearer: str, at: datetime) -> None:
