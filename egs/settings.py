@@ -182,7 +182,7 @@ REST_FRAMEWORK = {
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "DEFAULT_PAGINATION_CLASS": "core.rest.pagination.CreatedPagination",
+    "DEFAULT_PAGINATION_CLASS": "core.rest.pagination.CursorPagination",
     "DEFAULT_FILTER_BACKENDS": ["core.rest.filters.GivenFilters"],
     "EXCEPTION_HANDLER": "journal.refusals.problem_handler",
     "PAGE_SIZE": 50,

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 from uuid import UUID
 
@@ -13,13 +12,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.permissions import IsAdmin
 from accounts.policy import ObjectKind, Verb, may_all
 from core.rest.fields import Flag, Id, NewName, Nothing, StrictSerializer, Text, WholeNumber, Word
 from core.rest.filters import Moment, ReferenceFilter, Words
 from core.rest.nested import nested
 from core.rest.output import ModelOutputSerializer, OutputSerializer
-from core.rest.pagination import CreatedPagination, NamePagination, OnePage
+from core.rest.pagination import OnePage
 from core.rest.references import one_by_id
 from core.rest.views import ApiViewSet
 from inventory.models import DRAIN_MAX_S, PHASES, AgentSession, Cluster, Gpu, Node, Reservation, ReservationState, ReservedGpu
@@ -58,7 +56,6 @@ class AgentSerializer(ModelOutputSerializer[AgentSession]):
     class Meta:
         model = AgentSession
         fields = ["agent_version", "capabilities", "joined_at", "last_sync_at", "known_generation", "clock_offset_s", "locked_at"]
-        read_only_fields = fields
 
 
 class ClusterSerializer(ModelOutputSerializer[Cluster]):
@@ -94,7 +91,6 @@ class ClusterSerializer(ModelOutputSerializer[Cluster]):
             "drain_grace_s",
             "drain_force_after_s",
         ]
-        read_only_fields = fields
 
     def get_is_open(self, cluster: Cluster) -> bool:
         return cluster_is_open(cluster, self.context["now"])
@@ -145,11 +141,9 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
     queryset = Cluster.objects.none()
     serializer_class = ClusterSerializer
     change_body = ClusterChange
-    pagination_class = NamePagination
+    ordering = ("name", "id")
     lookup_url_kwarg = "ref"
-
-    def get_permissions(self) -> Sequence[Any]:
-        return super().get_permissions() if self.action in {"list", "retrieve", None} else [IsAdmin()]
+    admin_actions = ("create", "partial_update", "join_token", "resume", "enable", "disable")
 
     def get_queryset(self) -> QuerySet[Cluster]:
         return clusters_visible_to(actor_of(self.request))
@@ -228,7 +222,6 @@ class HolderSerializer(ModelOutputSerializer[Reservation]):
     class Meta:
         model = Reservation
         fields = ["id", "gpr_id", "gpr", "slice_id", "slice", "phase", "ends_at"]
-        read_only_fields = fields
 
 
 class NodeHolderSerializer(HolderSerializer):
@@ -236,7 +229,6 @@ class NodeHolderSerializer(HolderSerializer):
 
     class Meta(HolderSerializer.Meta):
         fields = [*HolderSerializer.Meta.fields, "gpu_count"]
-        read_only_fields = fields
 
 
 class NodeConditionSerializer(OutputSerializer[Any]):
@@ -268,7 +260,6 @@ class NodeSerializer(ModelOutputSerializer[Node]):
         model = Node
         fields = ["id", "name", "cluster_id", "cluster", "shape", "node_type", "gpu_count", "gpu_memory_gib", "gpus_free", "state"]
         fields += ["rdma", "zone", "rack", "nvlink_domain", "is_ready", "is_cordoned", "cordon_reason", "conditions", "seen_at", "held_by"]
-        read_only_fields = fields
 
     def get_is_cordoned(self, node: Node) -> bool:
         return node.cordoned_at is not None
@@ -300,11 +291,9 @@ class NodeViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[A
     queryset = Node.objects.none()
     serializer_class = NodeSerializer
     filterset_class = NodeFilter
-    pagination_class = NamePagination
+    ordering = ("name", "id")
     lookup_url_kwarg = "ref"
-
-    def get_permissions(self) -> Sequence[Any]:
-        return super().get_permissions() if self.action in {"list", "retrieve", None} else [IsAdmin()]
+    admin_actions = ("cordon", "uncordon", "force_release")
 
     def get_queryset(self) -> QuerySet[Node]:
         return nodes_visible_to(actor_of(self.request), now=self.now)
@@ -360,7 +349,6 @@ class GpuSerializer(ModelOutputSerializer[Gpu]):
         model = Gpu
         fields = ["id", "name", "uuid", "hardware_uuid", "index", "node_id", "node", "cluster_id", "cluster", "shape", "model"]
         fields += ["memory_gib", "is_healthy", "state", "held_by"]
-        read_only_fields = fields
 
     @extend_schema_field(HolderSerializer(allow_null=True))
     def get_held_by(self, gpu: Any) -> Any:
@@ -376,15 +364,11 @@ class GpuFilter(filters.FilterSet):
     state = Words("availability", choices=Availability.choices)
 
 
-class GpuPagination(CreatedPagination):
-    ordering: ClassVar[tuple[str, ...]] = ("node__name", "index", "id")
-
-
 class GpuViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
     queryset = Gpu.objects.none()
     serializer_class = GpuSerializer
     filterset_class = GpuFilter
-    pagination_class = GpuPagination
+    ordering = ("node__name", "index", "id")
 
     def get_queryset(self) -> QuerySet[Gpu]:
         return gpus_visible_to(actor_of(self.request), now=self.now)
@@ -446,7 +430,6 @@ class ScheduleSerializer(ModelOutputSerializer[Reservation]):
         fields = ["id", "name", "node_id", "node", "cluster_id", "cluster", "state", "starts_at", "ends_at"]
         fields += ["gpus", "gpr_id", "gpr", "slice_id", "slice", "run", "phase", "failure"]
         fields += ["active_at", "not_after_at", "exit_began_at", "released_at"]
-        read_only_fields = fields
 
     def get_gpus(self, row: Reservation) -> list[str]:
         return list(self.context["gpus"].get(row.pk, ()))
@@ -469,18 +452,14 @@ class ScheduleFilter(filters.FilterSet):
     to = Moment("starts_at", lookup_expr="lt", label="Starts before this time.")
 
 
-class SchedulePagination(CreatedPagination):
-    # Not by id: a cursor must not reveal ids of other workspaces. (node, epoch) is unique.
-    ordering = ("starts_at", "node_id", "epoch")
-
-
 class ScheduleViewSet(ApiViewSet[Any]):
     """Reservations of nodes, oldest first."""
 
     queryset = Reservation.objects.none()
     serializer_class = ScheduleSerializer
     filterset_class = ScheduleFilter
-    pagination_class = SchedulePagination
+    # Not by id: a cursor must not reveal ids of other workspaces. (node, epoch) is unique.
+    ordering = ("starts_at", "node_id", "epoch")
 
     def get_queryset(self) -> QuerySet[Reservation]:
         return schedule_visible_to(actor_of(self.request))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -11,10 +10,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.permissions import IsAdmin
 from core.rest.fields import Reference, StrictSerializer, Text
 from core.rest.output import ModelOutputSerializer
-from core.rest.pagination import CreatedPagination
 from core.rest.sealed import SealedId
 from core.rest.views import ApiViewSet
 from inventory.filters import CheckPolicyFilter
@@ -30,7 +27,6 @@ from protocol.nodes.check_limits import says
 from protocol.references import OBJECT_NAME_MAX_CHARS
 
 WHY_MAX_CHARS = 150
-ACTIONS = frozenset({"list", "retrieve", "create", "partial_update", "destroy"})
 CHANGEABLE = ("limits", "images", "skipped_steps", "storage_class", "rdma_subnet", "runtime_class", "pull_secret")
 
 
@@ -46,7 +42,6 @@ class CheckResultSerializer(ModelOutputSerializer[CheckResult]):
     class Meta:
         model = CheckResult
         fields = ["id", "name", "check", "gpu_uuid", "value", "unit", "threshold", "is_least", "verdict", "text"]
-        read_only_fields = fields
 
     def get_name(self, row: CheckResult) -> str:
         return says(row.what)
@@ -63,7 +58,6 @@ class CheckPolicySerializer(ModelOutputSerializer[CheckPolicy]):
     class Meta:
         model = CheckPolicy
         fields = ["id", "name", "cluster", "cluster_id", "shape", *CHANGEABLE, "created_at"]
-        read_only_fields = fields
 
 
 class CheckPolicyTerms(StrictSerializer):
@@ -104,10 +98,7 @@ class CheckPolicyViewSet(mixins.ListModelMixin, ApiViewSet[CheckPolicy]):
     serializer_class = CheckPolicySerializer
     change_body = CheckPolicyPatch
     filterset_class = CheckPolicyFilter
-    pagination_class = CreatedPagination
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action in ACTIONS else super().get_permissions()
+    admin_actions = ("list", "retrieve", "create", "partial_update", "destroy")
 
     def get_queryset(self) -> QuerySet[CheckPolicy]:
         return check_policies_known_to(actor_of(self.request))

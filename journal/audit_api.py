@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
@@ -14,10 +13,8 @@ from rest_framework import mixins, serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 
-from accounts.permissions import IsAdmin
 from core.rest.filters import Moment
 from core.rest.output import ModelOutputSerializer
-from core.rest.pagination import EventPagination
 from core.rest.references import is_object
 from core.rest.sealed import SealedId
 from core.rest.views import ApiViewSet
@@ -70,17 +67,14 @@ class AuditSerializer(ModelOutputSerializer[Event]):
             "login_id",
         ]
         fields += ["gpr_id", "slice_id", "node_id", "cluster_id", "data"]
-        read_only_fields = fields
 
 
 class AuditViewSet(mixins.ListModelMixin, ApiViewSet[Event]):
     queryset = Event.objects.none()
     serializer_class = AuditSerializer
     filterset_class = AuditFilter
-    pagination_class = EventPagination
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action else super().get_permissions()
+    ordering = ("-id",)
+    admin_actions = ("list", "export")
 
     def get_queryset(self) -> QuerySet[Event]:
         return audit_trail()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -14,14 +13,13 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.models import PlatformRole, User
-from accounts.permissions import IsAdmin
+from accounts.permissions import ADMINS_ONLY
 from accounts.policy import Verb, is_platform_admin
 from accounts.tokens.api import TokenSerializer
 from core.errors import NotAllowed, NotFound
 from core.rest.fields import Flag, NewName, Reference, StrictSerializer
 from core.rest.filters import Words
 from core.rest.output import ModelOutputSerializer
-from core.rest.pagination import CreatedPagination, NamePagination
 from core.rest.references import is_object, one_by_reference
 from core.rest.views import ApiViewSet
 from inventory.selectors import cluster_for
@@ -56,7 +54,6 @@ class ProjectSerializer(ModelOutputSerializer[Project]):
     class Meta:
         model = Project
         fields = ["id", "name", "created_at", "ends_at", "in_league", *LIFE_FIELDS]
-        read_only_fields = fields
 
 
 class ProjectCreate(StrictSerializer):
@@ -75,11 +72,9 @@ class ProjectViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
     serializer_class = ProjectSerializer
     change_body = ProjectChange
     filterset_class = LifeFilter
-    pagination_class = NamePagination
+    ordering = ("name", "id")
     lookup_url_kwarg = "ref"
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action == "create" else super().get_permissions()
+    admin_actions = ("create",)
 
     def get_queryset(self) -> QuerySet[Project]:
         return projects_visible_to(actor_of(self.request))
@@ -102,7 +97,7 @@ class ProjectViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
         project, data, actor = self.get_object(), self.body(ProjectChange), actor_of(request)
         if "ends_at" in data:
             if not is_platform_admin(actor):
-                raise NotAllowed(IsAdmin.message)
+                raise NotAllowed(ADMINS_ONLY)
             project_set_end(project=project, ends_at=data["ends_at"], actor=actor, now=self.now)
         if "in_league" in data:
             project_set_league(project=project, in_league=data["in_league"], actor=actor, now=self.now)
@@ -123,7 +118,6 @@ class SliceSerializer(ModelOutputSerializer[Slice]):
         model = Slice
         fields = ["id", "name", "project", "project_id", "clusters", "home", "created_at", "ends_at", *LIFE_FIELDS, "role"]
         fields += ["policy_version", *TERMS]
-        read_only_fields = fields
 
     def get_clusters(self, slice_: Slice) -> list[str]:
         return [cluster.name for cluster in slice_.clusters.all()]
@@ -156,11 +150,9 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
     serializer_class = SliceSerializer
     change_body = SliceChange
     filterset_class = LifeFilter
-    pagination_class = NamePagination
+    ordering = ("name", "id")
     lookup_url_kwarg = "ref"
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action == "create" else super().get_permissions()
+    admin_actions = ("create",)
 
     def get_queryset(self) -> QuerySet[Slice]:
         own = Prefetch("memberships", queryset=Membership.objects.filter(user=actor_of(self.request)), to_attr="own_memberships")
@@ -193,7 +185,7 @@ class SliceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
             if references is not None:
                 clusters = [cluster_for(actor, reference) for reference in references]
                 if not (is_platform_admin(actor) or set(clusters) <= set(slice_.clusters.all())):
-                    raise NotAllowed(IsAdmin.message)
+                    raise NotAllowed(ADMINS_ONLY)
                 slice_set_clusters(slice_=slice_, clusters=clusters, actor=actor, now=self.now)
             for home in homes:
                 slice_set_home(slice_=slice_, home=cluster_for(actor, home) if home else None, actor=actor, now=self.now)
@@ -219,7 +211,6 @@ class MemberSerializer(ModelOutputSerializer[Membership]):
     class Meta:
         model = Membership
         fields = ["id", "name", "role", "is_by_group"]
-        read_only_fields = fields
 
 
 class MemberChange(StrictSerializer):
@@ -227,14 +218,10 @@ class MemberChange(StrictSerializer):
     role = serializers.ChoiceField(choices=Role.choices)
 
 
-class MemberPagination(CreatedPagination):
-    ordering = ("user__name", "id")
-
-
 class MemberViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceScopedViewSet):
     queryset = Membership.objects.none()
     serializer_class = MemberSerializer
-    pagination_class = MemberPagination
+    ordering = ("user__name", "id")
     lookup_url_kwarg = "user"
 
     def get_queryset(self) -> QuerySet[Membership]:
@@ -283,7 +270,6 @@ class OwnSliceSerializer(ModelOutputSerializer[Membership]):
     class Meta:
         model = Membership
         fields = ["id", "name", "project", "role"]
-        read_only_fields = fields
 
 
 class MeSerializer(ModelOutputSerializer[User]):
@@ -296,7 +282,6 @@ class MeSerializer(ModelOutputSerializer[User]):
     class Meta:
         model = User
         fields = ["id", "name", "email", "role", "is_admin", "slices", "token"]
-        read_only_fields = fields
 
     def get_is_admin(self, user: User) -> bool:
         return is_platform_admin(user)

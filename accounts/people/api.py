@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from django.db import transaction
@@ -25,12 +24,10 @@ from accounts.people.services import (
     user_enable,
     user_set_role,
 )
-from accounts.permissions import IsAdmin
 from accounts.sessions import live_logins, logins_end
 from core.errors import NotFound
 from core.rest.fields import Flag, NewName, StrictSerializer, Text
 from core.rest.output import ModelOutputSerializer
-from core.rest.pagination import CreatedPagination, NamePagination
 from core.rest.references import one_by_id, one_by_reference
 from core.rest.views import ApiViewSet
 
@@ -39,7 +36,6 @@ class IdentitySerializer(ModelOutputSerializer[Identity]):
     class Meta:
         model = Identity
         fields = ["provider", "subject", "groups", "last_login_at"]
-        read_only_fields = fields
 
 
 class UserSerializer(ModelOutputSerializer[User]):
@@ -49,7 +45,6 @@ class UserSerializer(ModelOutputSerializer[User]):
     class Meta:
         model = User
         fields = ["id", "name", "email", "role", "role_source", "is_active", "is_service", "created_at", "identities"]
-        read_only_fields = fields
 
 
 class UserCreate(StrictSerializer):
@@ -76,11 +71,9 @@ class UserViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[U
     queryset = User.objects.none()
     serializer_class = UserSerializer
     change_body = UserChange
-    pagination_class = NamePagination
+    ordering = ("name", "id")
     lookup_url_kwarg = "ref"
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action else super().get_permissions()  # without one the method is not there
+    admin_actions = ("list", "retrieve", "create", "partial_update", "groups", "end_logins")
 
     def get_queryset(self) -> QuerySet[User]:
         return User.objects.prefetch_related("identities")
@@ -133,11 +126,6 @@ class LoginSerializer(ModelOutputSerializer[Login]):
     class Meta:
         model = Login
         fields = ["id", "provider", "token", "address", "browser", "created_at", "last_seen_at", "expires_at"]
-        read_only_fields = fields
-
-
-class LoginPagination(CreatedPagination):
-    ordering = ("-created_at", "id")
 
 
 class LoginViewSet(mixins.ListModelMixin, ApiViewSet[Login]):
@@ -146,7 +134,7 @@ class LoginViewSet(mixins.ListModelMixin, ApiViewSet[Login]):
     queryset = Login.objects.none()
     is_personal = True
     serializer_class = LoginSerializer
-    pagination_class = LoginPagination
+    ordering = ("-created_at", "id")
 
     def get_queryset(self) -> QuerySet[Login]:
         return live_logins(now=self.now).filter(user=actor_of(self.request)).select_related("identity", "token")
@@ -162,7 +150,6 @@ class GroupRoleSerializer(ModelOutputSerializer[GroupRole]):
     class Meta:
         model = GroupRole
         fields = ["id", "provider", "group", "role", "created_at"]
-        read_only_fields = fields
 
 
 class ProviderKey(Text):
@@ -181,19 +168,13 @@ class GroupRoleCreate(StrictSerializer):
     role = serializers.ChoiceField(choices=ROLES_OF_GROUPS)
 
 
-class GroupRolePagination(CreatedPagination):
-    ordering = ("provider", "group", "id")
-
-
 class GroupRoleViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[GroupRole]):
     """People of these groups of identity providers have a role on the platform."""
 
     queryset = GroupRole.objects.none()
     serializer_class = GroupRoleSerializer
-    pagination_class = GroupRolePagination
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action else super().get_permissions()  # without one the method is not there
+    ordering = ("provider", "group", "id")
+    admin_actions = ("list", "retrieve", "create", "destroy")
 
     def get_queryset(self) -> QuerySet[GroupRole]:
         return GroupRole.objects.all()

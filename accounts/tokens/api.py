@@ -33,7 +33,6 @@ class TokenSerializer(ModelOutputSerializer[ApiToken]):
         model = ApiToken
         fields = ["id", "name", "key_id", "scopes", "networks", "slices", "created_at", "expires_at"]
         fields += ["last_used_at", "last_address", "revoked_at"]
-        read_only_fields = fields
 
 
 class NewTokenSerializer(TokenSerializer):
@@ -41,7 +40,6 @@ class NewTokenSerializer(TokenSerializer):
 
     class Meta(TokenSerializer.Meta):
         fields = [*TokenSerializer.Meta.fields, "token"]
-        read_only_fields = fields
 
     def get_token(self, token: ApiToken) -> str | None:
         plain: str | None = self.context["plain"]

@@ -27,7 +27,8 @@ class OutputSerializer(serializers.Serializer[Row]):
 
 
 class ModelOutputSerializer(OutputSerializer[ModelRow], serializers.ModelSerializer[ModelRow]):
-    pass
+    def get_extra_kwargs(self) -> dict[str, Any]:
+        return {name: {"read_only": True} for name in self.Meta.fields}
 
 
 def utc_text(moment: datetime) -> str:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date
-from typing import Any, ClassVar
+from typing import Any, Final
 from uuid import UUID
 
 from django.core.exceptions import ValidationError as FieldInvalid
@@ -33,6 +33,7 @@ from core.rest.sealed import seal, unseal
 PAGE_SIZE_MAX = 500
 CURSOR_MAX_CHARS = 2000
 CURSOR, PAGE_SIZE = "cursor", "page_size"
+NEWEST_FIRST: Final = ("-created_at", "id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +75,13 @@ def page_behind(rows: Any, ordering: tuple[str, ...], *, cursor: str | None, siz
     return CursorPage(page, next_, previous)
 
 
-class CreatedPagination(BasePagination):
-    """The newest row comes first."""
+class CursorPagination(BasePagination):
+    """Sorts by the `ordering` of the viewset."""
 
-    ordering: ClassVar[tuple[str, ...]] = ("-created_at", "id")
-
-    def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> list[Any]:
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
         self._url = request.build_absolute_uri()
         size, cursor = _page_size(request.query_params.get(PAGE_SIZE)), request.query_params.get(CURSOR)
-        self._page = page_behind(queryset, self.ordering, cursor=cursor, size=size)
+        self._page = page_behind(queryset, view.ordering, cursor=cursor, size=size)
         return self._page.rows
 
     def get_paginated_response(self, data: Any) -> Response:
@@ -108,12 +107,10 @@ class CreatedPagination(BasePagination):
         return replace_query_param(self._url, CURSOR, cursor) if cursor is not None else None
 
 
-class OnePage(CreatedPagination):
+class OnePage(CursorPagination):
     """A list that is computed as a whole, and in its own order."""
 
-    ordering = ()
-
-    def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> list[Any]:
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
         return list(queryset)
 
     def get_paginated_response(self, data: Any) -> Response:
@@ -121,14 +118,6 @@ class OnePage(CreatedPagination):
 
     def get_schema_operation_parameters(self, view: APIView) -> list[dict[str, Any]]:
         return []
-
-
-class NamePagination(CreatedPagination):
-    ordering = ("name", "id")
-
-
-class EventPagination(CreatedPagination):
-    ordering = ("-id",)
 
 
 def _values(row: Any, ordering: Sequence[str]) -> tuple[Any, ...]:

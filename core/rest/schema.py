@@ -12,6 +12,7 @@ from rest_framework import serializers
 from core.rest.deprecations import mark_deprecated, operation_key
 from core.rest.fields import NUMBER_MAX, StrictSerializer, Text, WholeNumber
 from core.rest.filters import PARAMETER_MAX_CHARS
+from core.rest.pagination import OnePage
 from core.rest.preconditions import IF_MATCH, takes_if_match
 
 Problem = inline_serializer(
@@ -64,11 +65,11 @@ def _bounds_of(field: Any) -> dict[str, Any]:
 class ApiSchema(AutoSchema):
     def get_description(self) -> str:  # type: ignore[override]  # drf-spectacular's own signature; the stubs are of DRF
         text: str = super().get_description() or ""
-        ordering = getattr(getattr(self.view, "pagination_class", None), "ordering", None)
-        if not ordering or not self._is_list_view():
+        view: Any = self.view
+        if getattr(view, "pagination_class", None) in {None, OnePage} or not self._is_list_view():
             return text
-        names = ", ".join(f"{name.lstrip('-')}{' (descending)' if name.startswith('-') else ''}".replace("__", ".") for name in ordering)
-        return f"{text}\n\nSorted by {names}.".strip()
+        order = (f"{name.lstrip('-')}{' (descending)' if name.startswith('-') else ''}".replace("__", ".") for name in view.ordering)
+        return f"{text}\n\nSorted by {', '.join(order)}.".strip()
 
     def get_operation(self, *args: Any) -> dict[str, Any] | None:
         operation: dict[str, Any] | None = super().get_operation(*args)

@@ -18,6 +18,7 @@ from rest_framework.response import Response
 from core.clock import db_now
 from core.rest.deprecations import deprecations_in, deprecations_of, deprecations_tell
 from core.rest.filters import GivenFilters, check_parameters
+from core.rest.pagination import NEWEST_FIRST
 from core.rest.parsers import StrictJsonParser
 from core.rest.preconditions import change_if_unchanged, etag_of, takes_if_match
 from core.rest.schema import ApiSchema, takes_key
@@ -53,6 +54,10 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
     schema = ApiSchema()
     lookup_value_regex = "[^/]+"
 
+    # Of its lists: fields that are together unique, and never null.
+    ordering: ClassVar[tuple[str, ...]] = NEWEST_FIRST
+    # Administrators of the platform alone may take these; auditors may take those that only read.
+    admin_actions: ClassVar[tuple[str, ...]] = ()
     # Shows what belongs to a person and to no workspace: a token that is bound to workspaces may not use it.
     is_personal: ClassVar[bool] = False
     # POSTs that change nothing and need only the scope read.

@@ -12,7 +12,6 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from core.rest.filters import Moment, ReferenceFilter
 from core.rest.output import ModelOutputSerializer
-from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
 from gpr.approvals.selectors import Standing
 from gpr.models import Gpr
@@ -33,7 +32,6 @@ class ApprovalSerializer(ModelOutputSerializer[Gpr]):
         fields = ["id", "name", "slice", "project", "owner", "created_at", "shape", "min_gpu_memory_gib", "nodes", "gpus_per_node"]
         fields += ["duration_s", "priority", "may_evict", "run_checks", "is_booking", "earliest_start_at", "version", "policy_version"]
         fields += ["approval_reasons", "decide_by_at", "why_not", "deputy_for"]
-        read_only_fields = fields
 
     def get_why_not(self, gpr: Gpr) -> str:
         whys: dict[Any, str] = self.context["whys"]
@@ -51,15 +49,11 @@ class ApprovalFilter(filters.FilterSet):
     before = Moment("decide_by_at", lookup_expr="lt", label="To be decided before this time.")
 
 
-class ApprovalPagination(CreatedPagination):
-    ordering = DUE_ORDER
-
-
 class ApprovalViewSet(ApiViewSet[Gpr]):
     queryset = Gpr.objects.none()
     serializer_class = ApprovalSerializer
     filterset_class = ApprovalFilter
-    pagination_class = ApprovalPagination
+    ordering = DUE_ORDER
 
     def list(self, request: Request) -> Response:
         """List what waits for the caller's decision, or for that of people whose deputy he is, the most urgent first."""

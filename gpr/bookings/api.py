@@ -50,7 +50,6 @@ class OccurrenceSerializer(ModelOutputSerializer[BookingOccurrence]):
     class Meta:
         model = BookingOccurrence
         fields = ["starts_at", "gpr_id", "state", "refusal", "nearest_before_at", "nearest_after_at"]
-        read_only_fields = fields
 
     @extend_schema_field(serializers.ChoiceField(choices=GprState.choices, allow_null=True))
     def get_state(self, row: BookingOccurrence) -> str | None:
@@ -67,7 +66,6 @@ class BookingSeriesSerializer(ModelOutputSerializer[BookingSeries]):
     class Meta:
         model = BookingSeries
         fields = ["id", "name", "slice", "slice_id", "owner", "owner_id", "asked", *TIMING, "next_start_at", "created_at", "canceled_at"]
-        read_only_fields = fields
 
 
 class BookingSeriesDetailSerializer(BookingSeriesSerializer):
@@ -75,7 +73,6 @@ class BookingSeriesDetailSerializer(BookingSeriesSerializer):
 
     class Meta(BookingSeriesSerializer.Meta):
         fields = [*BookingSeriesSerializer.Meta.fields, "occurrences"]
-        read_only_fields = fields
 
 
 class BookingSeriesViewSet(mixins.ListModelMixin, ApiViewSet[Any]):

@@ -15,11 +15,11 @@ from core.rest.fields import Reference, Text, WholeNumber
 from core.rest.output import OutputSerializer
 from core.rest.views import ApiViewSet
 from gpr.budgets.selectors import budget_uses
-from gpr.quotas.api import COUNT_MAX, WHY, QuotaPagination, Reasoned, owner_of, reason_of
+from gpr.quotas.api import COUNT_MAX, WHY, Reasoned, owner_of, reason_of
 from gpr.requests.filters import BudgetFilter
 from slices.budgets.services import BudgetChange, budget_change, budget_create, budget_delete
 from slices.models import AtLimit, Budget, Period, Project
-from slices.selectors import budget_decided_by, budget_for, budgets_visible_to, refuse_undecided
+from slices.selectors import QUOTA_ORDER, budget_decided_by, budget_for, budgets_visible_to, refuse_undecided
 
 TERMS = ("gpu_hours", "starts_at", "ends_at", "at_limit")
 
@@ -67,7 +67,7 @@ class BudgetViewSet(ApiViewSet[Any]):
     serializer_class = BudgetSerializer
     change_body = BudgetTerms
     filterset_class = BudgetFilter
-    pagination_class = QuotaPagination
+    ordering = QUOTA_ORDER
 
     def list(self, request: Request) -> Response:
         """List budgets with their use. A member sees those of his slices and of their projects."""

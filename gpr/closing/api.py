@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema
@@ -9,7 +8,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.permissions import IsAdmin
 from accounts.policy import Verb
 from core.rest.fields import Flag, Nothing, StrictSerializer, Text
 from core.rest.references import one_by_reference
@@ -67,9 +65,7 @@ class ClosingViewSet(ApiViewSet[Any]):
 
 class SliceClosingViewSet(ClosingViewSet):
     queryset = Slice.objects.none()
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action == "restore" else super().get_permissions()
+    admin_actions = ("restore",)
 
     def retrieve(self, request: Request, slice: str) -> Response:
         """Tells what archiving or removing the workspace would end, and how far it is."""
@@ -101,9 +97,7 @@ class SliceClosingViewSet(ClosingViewSet):
 
 class ProjectClosingViewSet(ClosingViewSet):
     queryset = Project.objects.none()
-
-    def get_permissions(self) -> Sequence[Any]:
-        return super().get_permissions() if self.action in {"retrieve", None} else [IsAdmin()]
+    admin_actions = ("archive", "remove", "restore")
 
     def retrieve(self, request: Request, project: str) -> Response:
         """Tells what archiving or removing the project and its workspaces would end, and how far it is."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +12,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.permissions import IsAdmin
 from accounts.policy import Verb
 from core.rest.fields import Reference, StrictSerializer, Text, ToldNumber
 from core.rest.output import OutputSerializer
@@ -90,9 +88,7 @@ class DefragmentationViewSet(ApiViewSet[Eviction]):
     serializer_class = SuggestionSerializer
     pagination_class = OnePage
     read_actions = ("question",)
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action else super().get_permissions()
+    admin_actions = ("list", "question", "apply")
 
     def list(self, request: Request) -> Response:
         """List proposals for waiting requests, the lowest cost first. Nothing moves until an administrator applies one."""

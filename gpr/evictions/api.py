@@ -13,7 +13,6 @@ from rest_framework import mixins, serializers
 from accounts.authentication import actor_of
 from core.rest.nested import nested
 from core.rest.output import ModelOutputSerializer
-from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
 from gpr.models import Eviction, EvictionVictim, VictimKind, VictimOutcome
 from gpr.requests.filters import EvictionFilter
@@ -29,7 +28,6 @@ class VictimSerializer(ModelOutputSerializer[EvictionVictim]):
     class Meta:
         model = EvictionVictim
         fields = ["gpr_id", "gpr", "kind", "priority", "ends_at", "lost_gpu_s", "outcome", "outcome_at"]
-        read_only_fields = fields
 
 
 class EvictionSerializer(ModelOutputSerializer[Eviction]):
@@ -47,7 +45,6 @@ class EvictionSerializer(ModelOutputSerializer[Eviction]):
     class Meta:
         model = Eviction
         fields = ["id", "made_at", "gpr_id", "gpr", "start_at", "instead_at", "victim_count", "victims"]
-        read_only_fields = fields
 
     def get_gpr_id(self, row: Any) -> UUID | None:
         return row.gpr_id if row.is_known else None
@@ -72,15 +69,11 @@ class EvictionSerializer(ModelOutputSerializer[Eviction]):
         return [nested(VictimSerializer, victim) for victim in row.victims.all() if victim.is_known]
 
 
-class EvictionPagination(CreatedPagination):
-    ordering = ("-made_at", "id")
-
-
 class EvictionViewSet(mixins.ListModelMixin, ApiViewSet[Eviction]):
     queryset = Eviction.objects.none()
     serializer_class = EvictionSerializer
     filterset_class = EvictionFilter
-    pagination_class = EvictionPagination
+    ordering = ("-made_at", "id")
 
     def get_queryset(self) -> QuerySet[Eviction]:
         return evictions_visible_to(actor_of(self.request))

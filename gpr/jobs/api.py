@@ -146,7 +146,6 @@ class JobSerializer(ModelOutputSerializer[Job]):
             *("namespace", "releases_box", "state", "phase", "message", "pods_running", "outcome"),
             *("created_at", "active_at", "ends_at", "finished_at"),
         ]
-        read_only_fields = fields
 
 
 class LogSerializer(OutputSerializer[LogPart]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -16,12 +15,10 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.models import User
-from accounts.permissions import IsAdmin
 from accounts.policy import is_overseer
 from core.errors import InvalidInput
 from core.rest.fields import Reference, StrictSerializer, Text
 from core.rest.output import ModelOutputSerializer, OutputSerializer
-from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
 from gpr.models import PromiseMove
 from gpr.queue.previews import preview_maintenance
@@ -54,7 +51,6 @@ class MaintenanceSerializer(ModelOutputSerializer[MaintenanceWindow]):
         model = MaintenanceWindow
         fields = ["id", "name", "cluster", "cluster_id", "node", "node_id", "starts_at", "ends_at", "reason", "state"]
         fields += ["created_at", "canceled_at"]
-        read_only_fields = fields
 
     @extend_schema_field(serializers.ChoiceField(choices=MaintenanceState.choices))
     def get_state(self, window: MaintenanceWindow) -> str:
@@ -79,7 +75,6 @@ class ReachingSerializer(ModelOutputSerializer[Reservation]):
     class Meta:
         model = Reservation
         fields = ["gpr_id", "gpr", "slice", "node", "ends_at"]
-        read_only_fields = fields
 
 
 class MaintenanceEffectsSerializer(OutputSerializer[Any]):
@@ -94,7 +89,6 @@ class MaintenanceDetailSerializer(MaintenanceSerializer):
 
     class Meta(MaintenanceSerializer.Meta):
         fields = [*MaintenanceSerializer.Meta.fields, "effects"]
-        read_only_fields = fields
 
     @extend_schema_field(MaintenanceEffectsSerializer(allow_null=True))
     def get_effects(self, window: MaintenanceWindow) -> Any:
@@ -106,21 +100,15 @@ class MaintenanceDetailSerializer(MaintenanceSerializer):
         return MaintenanceEffectsSerializer({"moved": moves, "boxes": boxes}).data
 
 
-class MaintenancePagination(CreatedPagination):
-    ordering = ("starts_at", "id")
-
-
 class MaintenanceViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
     queryset = MaintenanceWindow.objects.none()
     serializer_class = MaintenanceSerializer
     filterset_class = MaintenanceFilter
-    pagination_class = MaintenancePagination
+    ordering = ("starts_at", "id")
     lookup_url_kwarg = "ref"
 
     read_actions = ("preview",)
-
-    def get_permissions(self) -> Sequence[Any]:
-        return super().get_permissions() if self.action in {"list", "retrieve", None} else [IsAdmin()]
+    admin_actions = ("create", "preview", "destroy")
 
     def get_queryset(self) -> QuerySet[MaintenanceWindow]:
         return maintenance_visible_to(actor_of(self.request))

@@ -18,7 +18,6 @@ from accounts.policy import is_overseer
 from core.rest.fields import Text, WholeNumber
 from core.rest.filters import ReferenceFilter, Words
 from core.rest.output import ModelOutputSerializer, OutputSerializer
-from core.rest.pagination import CreatedPagination
 from core.rest.references import is_object
 from core.rest.views import ApiViewSet
 from gpr.models import Gpr
@@ -87,7 +86,6 @@ class PolicyVersionSerializer(ModelOutputSerializer[PolicyVersion]):
     class Meta:
         model = PolicyVersion
         fields = ["id", "made_at", "made_by", "why", "changes"]
-        read_only_fields = fields
 
     @extend_schema_field(TermChangeSerializer(many=True))
     def get_changes(self, row: PolicyVersion) -> list[dict[str, Any]]:
@@ -104,7 +102,6 @@ class PolicyBreachSerializer(ModelOutputSerializer[Gpr]):
     class Meta:
         model = Gpr
         fields = ["id", "name", "slice", "owner", "state", "is_booking", "policy_version", "rules", "note"]
-        read_only_fields = fields
 
     @extend_schema_field(serializers.ListField(child=serializers.CharField()))
     def get_rules(self, gpr: Gpr) -> list[str]:
@@ -136,16 +133,12 @@ class PolicyFilter(filters.FilterSet):
         return rows.filter(is_object(value, path="project") | is_object(value, path="slice__project"))
 
 
-class PolicyPagination(CreatedPagination):
-    ordering = POLICY_ORDER
-
-
 class PolicyViewSet(ApiViewSet[Any]):
     queryset = Policy.objects.none()
     serializer_class = PolicySerializer
     change_body = PolicyChange
     filterset_class = PolicyFilter
-    pagination_class = PolicyPagination
+    ordering = POLICY_ORDER
     read_actions = ("preview",)
 
     def list(self, request: Request) -> Response:
@@ -182,16 +175,12 @@ class PolicyViewSet(ApiViewSet[Any]):
         return Response(PolicySerializer(view).data)
 
 
-class PolicyVersionPagination(CreatedPagination):
-    ordering = ("-id",)
-
-
 class PolicyVersionViewSet(ApiViewSet[PolicyVersion]):
     """List the versions of a policy, the newest first."""
 
     queryset = PolicyVersion.objects.none()
     serializer_class = PolicyVersionSerializer
-    pagination_class = PolicyVersionPagination
+    ordering = ("-id",)
 
     def list(self, request: Request, policy_pk: str) -> Response:
         versions = policy_for(actor_of(request), policy_pk).versions.select_related("made_by")

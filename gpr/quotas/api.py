@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,11 +12,9 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from accounts.models import User
-from accounts.permissions import IsAdmin
 from core.errors import InvalidInput
 from core.rest.fields import Reference, StrictSerializer, Text, WholeNumber
 from core.rest.output import OutputSerializer
-from core.rest.pagination import CreatedPagination
 from core.rest.references import one_by_reference
 from core.rest.schema import LINE
 from core.rest.views import ApiViewSet
@@ -70,19 +67,13 @@ class QuotaCreate(QuotaTerms):
     shape = Text(max_length=63)
 
 
-class QuotaPagination(CreatedPagination):
-    ordering = QUOTA_ORDER
-
-
 class QuotaViewSet(ApiViewSet[Any]):
     queryset = Quota.objects.none()
     serializer_class = QuotaSerializer
     change_body = QuotaTerms
     filterset_class = QuotaFilter
-    pagination_class = QuotaPagination
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action in {"create", "partial_update", "destroy"} else super().get_permissions()
+    ordering = QUOTA_ORDER
+    admin_actions = ("create", "partial_update", "destroy")
 
     def list(self, request: Request) -> Response:
         """List quotas. A member sees those of his slices and of their projects."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,12 +17,11 @@ from rest_framework.serializers import Serializer
 
 from accounts.authentication import actor_of
 from accounts.models import Scope
-from accounts.permissions import HasScope, IsAdmin, has_scope
+from accounts.permissions import ADMINS_ONLY, HasScope, has_scope
 from accounts.policy import Verb, is_platform_admin
 from accounts.rates import ask_count
 from core.errors import EgsError, InvalidInput, NotAllowed, StaleState
 from core.rest.fields import COUNT, StrictSerializer, whole_number
-from core.rest.pagination import CreatedPagination
 from core.rest.preconditions import refuse_stale
 from core.rest.views import ApiViewSet
 from gpr.approvals.services import gpr_approve, gpr_reject
@@ -86,7 +85,6 @@ from inventory.selectors import node_known_to
 from journal.refusals import error_record
 
 DECISIONS = {"approve", "reject", "evict"}
-ADMIN_ACTIONS = {"priority", "move", "replace_node"}
 DECISION_VERBS: dict[str, Verb] = {
     Act.APPROVE: Verb.APPROVE,
     Act.REJECT: Verb.APPROVE,
@@ -115,8 +113,7 @@ class GprViewSet(ApiViewSet[Gpr]):
     def write_scope(self) -> Scope:
         return Scope.WRITE if self.action in DECISIONS else Scope.GPR_WRITE
 
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action in ADMIN_ACTIONS else super().get_permissions()
+    admin_actions = ("priority", "move", "replace_node")
 
     @extend_schema(responses=GprSerializer(many=True))
     def list(self, request: Request) -> Response:
@@ -225,8 +222,8 @@ class GprViewSet(ApiViewSet[Gpr]):
         actor, decision = actor_of(request), PossibleDecision(**self.body(DecisionQuestion))
         gpr = gpr_for(actor, pk, verb=DECISION_VERBS[decision.act])
         is_for_admin = is_platform_admin(actor)
-        if decision.act in ADMIN_ACTIONS and not is_for_admin:
-            raise NotAllowed(IsAdmin.message)
+        if decision.act in self.admin_actions and not is_for_admin:
+            raise NotAllowed(ADMINS_ONLY)
         ask_count(str(gpr.slice_id), name=gpr.slice.name)
         made = decision.preview(gpr, actor=actor, now=self.now)
         context = {"is_for_admin": is_for_admin, "sentence": decision.sentence(made, now=self.now)}
@@ -323,20 +320,12 @@ def version_of(text: str | None) -> int | None:
     return version
 
 
-class StepPagination(CreatedPagination):
-    ordering = ("started_at", "id")
-
-
-class NodeStepPagination(CreatedPagination):
-    ordering = ("-started_at", "-id")
-
-
 class GprStepViewSet(ApiViewSet[StepResult]):
     """List all attempts at entry and exit steps on each node, with their logs, the oldest first."""
 
     queryset = StepResult.objects.none()
     serializer_class = StepSerializer
-    pagination_class = StepPagination
+    ordering = ("started_at", "id")
 
     def list(self, request: Request, gpr_pk: str) -> Response:
         gpr = gpr_for(actor_of(request), gpr_pk)
@@ -349,10 +338,8 @@ class NodeStepViewSet(ApiViewSet[StepResult]):
 
     queryset = StepResult.objects.none()
     serializer_class = StepSerializer
-    pagination_class = NodeStepPagination
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action == "list" else super().get_permissions()
+    ordering = ("-started_at", "-id")
+    admin_actions = ("list",)
 
     def list(self, request: Request, node_ref: str) -> Response:
         node = node_known_to(actor_of(request), node_ref)
@@ -360,16 +347,12 @@ class NodeStepViewSet(ApiViewSet[StepResult]):
         return self.get_paginated_response(StepSerializer(steps, many=True).data)
 
 
-class QueuePagination(CreatedPagination):
-    ordering = START_ORDER
-
-
 class QueueViewSet(ApiViewSet[Gpr]):
     """List waiting requests by planned start; those without one are last. A member sees his slices' rows; the position counts all."""
 
     queryset = Gpr.objects.none()
     serializer_class = QueueRowSerializer
-    pagination_class = QueuePagination
+    ordering = START_ORDER
 
     def list(self, request: Request) -> Response:
         rows: QuerySet[Gpr] = self.filter_queryset(queue_visible_to(actor_of(request)))

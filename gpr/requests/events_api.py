@@ -7,7 +7,6 @@ from rest_framework import mixins, serializers
 
 from accounts.authentication import actor_of
 from core.rest.output import ModelOutputSerializer
-from core.rest.pagination import EventPagination
 from core.rest.sealed import SealedId
 from core.rest.views import ApiViewSet
 from gpr.requests.filters import EventFilter
@@ -24,14 +23,13 @@ class EventSerializer(ModelOutputSerializer[Event]):
         model = Event
         fields = ["id", "name", "at", "kind", "severity", "message", "reason", "old", "new", "actor"]
         fields += ["gpr_id", "slice_id", "node_id", "cluster_id", "data"]
-        read_only_fields = fields
 
 
 class EventViewSet(mixins.ListModelMixin, ApiViewSet[Event]):
     queryset = Event.objects.none()
     serializer_class = EventSerializer
     filterset_class = EventFilter
-    pagination_class = EventPagination
+    ordering = ("-id",)
 
     def get_queryset(self) -> QuerySet[Event]:
         return events_visible_to(actor_of(self.request))

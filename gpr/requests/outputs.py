@@ -210,7 +210,6 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
         fields += ["position", "promised_start_at", "at_risk", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
         fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s", "remaining_s"]
         fields += ["idle", "drain", "borrows", "eviction_notice", "failed_jobs", "template", "template_id", "origin"]
-        read_only_fields = fields
 
     @property
     def _page(self) -> GprPage:
@@ -329,7 +328,6 @@ class GprDetailSerializer(GprSerializer):
 
     class Meta(GprSerializer.Meta):
         fields = [*GprSerializer.Meta.fields, "promise_moves", "replacements"]
-        read_only_fields = fields
 
     @extend_schema_field(ReplacementSerializer(many=True))
     def get_replacements(self, gpr: Gpr) -> Any:
@@ -385,7 +383,6 @@ class StepSerializer(ModelOutputSerializer[StepResult]):
             "evidence",
             "results",
         ]
-        read_only_fields = fields
 
     @extend_schema_field(serializers.ChoiceField(choices=["entry", "exit"]))
     def get_stage(self, row: StepResult) -> str:
@@ -406,7 +403,6 @@ class QueueRowSerializer(ModelOutputSerializer[Gpr]):
         model = Gpr
         fields = ["id", "name", "position", "slice", "slice_id", "owner", "priority", "shape", "nodes", "gpus_per_node", "duration_s"]
         fields += ["queued_at", "planned_start_at", "promised_start_at", "reason", "explanation"]
-        read_only_fields = fields
 
     def _status(self, gpr: Gpr) -> QueueStatus:
         status: QueueStatus = self.context["statuses"][gpr.pk]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -15,10 +15,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.permissions import IsAdmin
 from core.rest.fields import Flag, Reference, StrictSerializer, Text, WholeNumber
 from core.rest.output import ModelOutputSerializer
-from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
 from gpr.requests.filters import SupplyFilter, SupplyOrderFilter
 from gpr.requests.inputs import WHY_MAX_CHARS, Duration
@@ -40,7 +38,6 @@ from inventory.services.supplies import (
     supply_create,
 )
 
-ACTIONS = frozenset({"list", "retrieve", "create", "partial_update", "cancel", "fail"})
 CHANGEABLE = ("name", "node_count", "lead_time_s", "gain_s", "is_enabled")
 
 
@@ -55,7 +52,6 @@ class SupplySerializer(ModelOutputSerializer[Supply]):
         model = Supply
         fields = ["id", "name", "cluster", "cluster_id", "kind", "shape", "gpus_per_node", "gpu_memory_gib", "node_count"]
         fields += ["lead_time_s", "gain_s", "is_enabled", "ordered_count", "arrived_count", "possible_count", "created_at"]
-        read_only_fields = fields
 
 
 class SupplyTerms(StrictSerializer):
@@ -102,7 +98,6 @@ class SupplyOrderSerializer(ModelOutputSerializer[SupplyOrder]):
         model = SupplyOrder
         fields = ["id", "name", "supply_id", "cluster", "cluster_id", "kind", "shape", "gpus_per_node", "gpr", "gpr_id", "state"]
         fields += ["ordered_at", "order_by_at", "expected_at", "is_late", "node", "node_id", "ended_at", "ended_by", "why"]
-        read_only_fields = fields
 
     @extend_schema_field(serializers.BooleanField())
     def get_is_late(self, order: SupplyOrder) -> bool:
@@ -113,15 +108,10 @@ class OrderEnd(StrictSerializer):
     why = Text(max_length=ORDER_WHY_MAX_CHARS)
 
 
-class SupplyPagination(CreatedPagination):
-    ordering = ("created_at", "id")
-
-
 class ForAdmins(ApiViewSet[Any]):
     """Supplies are for administrators. Other users see them only in offers."""
 
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action in ACTIONS else super().get_permissions()
+    admin_actions = ("list", "retrieve", "create", "partial_update", "cancel", "fail")
 
 
 class SupplyViewSet(mixins.ListModelMixin, ForAdmins):
@@ -129,7 +119,7 @@ class SupplyViewSet(mixins.ListModelMixin, ForAdmins):
     serializer_class = SupplySerializer
     change_body = SupplyTerms
     filterset_class = SupplyFilter
-    pagination_class = SupplyPagination
+    ordering = ("created_at", "id")
     lookup_url_kwarg = "ref"
 
     def get_queryset(self) -> QuerySet[Supply]:
@@ -158,15 +148,11 @@ class SupplyViewSet(mixins.ListModelMixin, ForAdmins):
         return Response(SupplySerializer(supply_for(actor_of(self.request), str(ref))).data, **kwargs)
 
 
-class SupplyOrderPagination(CreatedPagination):
-    ordering = ("-ordered_at", "id")
-
-
 class SupplyOrderViewSet(mixins.ListModelMixin, ForAdmins):
     queryset = SupplyOrder.objects.none()
     serializer_class = SupplyOrderSerializer
     filterset_class = SupplyOrderFilter
-    pagination_class = SupplyOrderPagination
+    ordering = ("-ordered_at", "id")
 
     def get_queryset(self) -> QuerySet[SupplyOrder]:
         return supply_orders_known_to(actor_of(self.request))

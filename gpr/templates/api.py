@@ -17,7 +17,6 @@ from accounts.policy import Verb, is_platform_admin
 from core.errors import NotAllowed
 from core.rest.fields import Flag, NewName, Reference, StrictSerializer
 from core.rest.output import ModelOutputSerializer
-from core.rest.pagination import NamePagination
 from core.rest.views import ApiViewSet
 from gpr.jobs.api import JobCreate
 from gpr.jobs.spec import FIELDS as JOB_FIELDS
@@ -81,7 +80,6 @@ class TemplateSerializer(ModelOutputSerializer[GprTemplate]):
     class Meta:
         model = GprTemplate
         fields = ["id", "name", "slice", "slice_id", "cluster", "cluster_id", "is_default", "auto", "created_at"]
-        read_only_fields = fields
 
     def get_fields(self) -> dict[str, Any]:
         words = request_fields()
@@ -115,7 +113,7 @@ class TemplateViewSet(mixins.ListModelMixin, ApiViewSet[GprTemplate]):
     serializer_class = TemplateSerializer
     change_body = TemplatePatch
     filterset_class = TemplateFilter
-    pagination_class = NamePagination
+    ordering = ("name", "id")
     lookup_url_kwarg = "ref"
 
     def get_queryset(self) -> QuerySet[GprTemplate]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
@@ -15,11 +14,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.permissions import IsAdmin
 from core.rest.fields import StrictSerializer, Text
 from core.rest.filters import Day, ReferenceFilter, day_given
 from core.rest.output import ModelOutputSerializer, OutputSerializer
-from core.rest.pagination import CreatedPagination, OnePage
+from core.rest.pagination import OnePage
 from core.rest.references import is_object
 from core.rest.views import ApiViewSet
 from gpr.models import ShapePrice, UsageDay
@@ -86,15 +84,11 @@ class UsageSerializer(OutputSerializer[Any]):
     currency = serializers.CharField()
 
 
-class UsagePagination(CreatedPagination):
-    ordering = USAGE_ORDER
-
-
 class UsageViewSet(ApiViewSet[Any]):
     queryset = UsageDay.objects.none()
     serializer_class = UsageSerializer
     filterset_class = UsageFilter
-    pagination_class = UsagePagination
+    ordering = USAGE_ORDER
 
     def list(self, request: Request) -> Response:
         """Count GPU-hours, those with most first. A member counts those of his slices."""
@@ -114,7 +108,6 @@ class PriceSerializer(ModelOutputSerializer[ShapePrice]):
     class Meta:
         model = ShapePrice
         fields = ["id", "name", "shape", "from_day", "gpu_hour_price", "currency", "set_at", "set_by"]
-        read_only_fields = fields
 
     def get_currency(self, price: ShapePrice) -> str:
         return str(settings.EGS_CURRENCY)
@@ -126,19 +119,13 @@ class PriceSet(StrictSerializer):
     from_day = serializers.DateField(required=False, help_text="In UTC; by default today. It may be past.")
 
 
-class PricePagination(CreatedPagination):
-    ordering = ("shape", "-from_day")
-
-
 class PriceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[ShapePrice]):
     """Prices of GPU-hours by shape, each from a day until the shape's next price."""
 
     queryset = ShapePrice.objects.none()
     serializer_class = PriceSerializer
-    pagination_class = PricePagination
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action in {"create", "destroy"} else super().get_permissions()
+    ordering = ("shape", "-from_day")
+    admin_actions = ("create", "destroy")
 
     def get_queryset(self) -> QuerySet[ShapePrice]:
         return prices_visible_to(actor_of(self.request))

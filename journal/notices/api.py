@@ -35,7 +35,6 @@ class NoticeSerializer(ModelOutputSerializer[Notice]):
     class Meta:
         model = Notice
         fields = ["id", "kind", "severity", "text", "event", "gpr", "slice", "created_at", "read_at"]
-        read_only_fields = fields
 
 
 class ReadAllSerializer(OutputSerializer[dict[str, int]]):

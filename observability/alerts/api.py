@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -22,7 +22,6 @@ from core.errors import NotAllowed
 from core.rest.fields import Flag, Reference, StrictSerializer, Text, WholeNumber
 from core.rest.filters import ReferenceFilter, Words, YesNo
 from core.rest.output import ModelOutputSerializer
-from core.rest.pagination import CreatedPagination, NamePagination
 from core.rest.sealed import SealedId
 from core.rest.views import ApiViewSet
 from inventory.selectors import cluster_for, node_for
@@ -91,7 +90,6 @@ class AlertSerializer(ModelOutputSerializer[Alert]):
         fields = ["id", "name", "rule_id", "signal", "unit", "condition", "runbook", "state", "severity", "places", "firing_count"]
         fields += ["most_count", "worst", "slice", "slice_id", "gpr", "gpr_id", "cluster", "cluster_id", "began_at", "fired_at"]
         fields += ["acknowledged_at", "owner", "note", "resolved_at", "resolved_why", "told_at"]
-        read_only_fields = fields
 
     def get_unit(self, alert: Alert) -> str:
         return SIGNALS[alert.rule.signal].unit
@@ -108,7 +106,6 @@ class AlertSubjectSerializer(ModelOutputSerializer[AlertSubject]):
     class Meta:
         model = AlertSubject
         fields = ["id", "name", "subject_id", "state", "is_severe", "first", "worst", "since_at", "fired_at", "clear_since_at", "over_at"]
-        read_only_fields = fields
 
 
 class AlertFilter(filters.FilterSet):
@@ -121,10 +118,6 @@ class AlertFilter(filters.FilterSet):
     platform = YesNo(pick=lambda is_true: Q(slice__isnull=is_true), label="For administrators; false: for the people of a workspace.")
 
 
-class AlertPagination(CreatedPagination):
-    ordering: ClassVar[tuple[str, ...]] = ("-began_at", "id")
-
-
 class Acknowledgement(StrictSerializer):
     note = Text(max_length=NOTE_MAX_CHARS, required=False, allow_blank=True, help_text="What you do about it.")
 
@@ -135,7 +128,7 @@ class AlertViewSet(mixins.ListModelMixin, ApiViewSet[Alert]):
     queryset = Alert.objects.none()
     serializer_class = AlertSerializer
     filterset_class = AlertFilter
-    pagination_class = AlertPagination
+    ordering = ("-began_at", "id")
     keyless_actions = ("acknowledge",)
 
     def get_queryset(self) -> QuerySet[Alert]:
@@ -163,7 +156,7 @@ class AlertSubjectViewSet(mixins.ListModelMixin, ApiViewSet[AlertSubject]):
     queryset = AlertSubject.objects.none()
     serializer_class = AlertSubjectSerializer
     filterset_class = AlertSubjectFilter
-    pagination_class = NamePagination
+    ordering = ("name", "id")
 
     def get_queryset(self) -> QuerySet[AlertSubject]:
         if getattr(self, "swagger_fake_view", False):
@@ -199,7 +192,6 @@ class AlertRuleSerializer(ModelOutputSerializer[AlertRule]):
             "owner",
             "created_at",
         ]
-        read_only_fields = fields
 
     def get_condition(self, rule: AlertRule) -> str:
         return condition_words(rule)
@@ -264,7 +256,7 @@ class AlertRuleViewSet(mixins.ListModelMixin, ApiViewSet[AlertRule]):
     serializer_class = AlertRuleSerializer
     change_body = AlertRuleTerms
     filterset_class = AlertRuleFilter
-    pagination_class = NamePagination
+    ordering = ("name", "id")
 
     def get_queryset(self) -> QuerySet[AlertRule]:
         return rules_visible_to(actor_of(self.request))
@@ -328,7 +320,6 @@ class AlertSilenceSerializer(ModelOutputSerializer[AlertSilence]):
         model = AlertSilence
         fields = ["id", "name", "slice", "slice_id", "rule", "rule_id", "cluster", "cluster_id", "node", "node_id", "alert_id", "owner"]
         fields += ["reason", "created_at", "starts_at", "ends_at"]
-        read_only_fields = fields
 
     def get_name(self, silence: AlertSilence) -> str:
         return silence_words(silence)
@@ -355,7 +346,6 @@ class AlertSilenceViewSet(mixins.ListModelMixin, ApiViewSet[AlertSilence]):
     queryset = AlertSilence.objects.none()
     serializer_class = AlertSilenceSerializer
     filterset_class = AlertSilenceFilter
-    pagination_class = CreatedPagination
 
     def get_queryset(self) -> QuerySet[AlertSilence]:
         return silences_visible_to(actor_of(self.request))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema
@@ -12,11 +11,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.permissions import IsAdmin
 from core.outbound import URL_MAX_CHARS
 from core.rest.fields import Nothing, StrictSerializer, Verbatim, WholeNumber
 from core.rest.output import ModelOutputSerializer, OutputSerializer
-from core.rest.pagination import NamePagination
 from core.rest.views import ApiViewSet
 from inventory.models import Cluster
 from observability.prometheus.models import (
@@ -49,7 +46,6 @@ class PrometheusSerializer(ModelOutputSerializer[PrometheusSource]):
     class Meta:
         model = PrometheusSource
         fields = ["id", "name", "url", "auth", "username", "ca_pem", "matchers", "beyond_s"]
-        read_only_fields = fields
 
 
 class PrometheusChangeSerializer(StrictSerializer):
@@ -79,12 +75,10 @@ class PrometheusViewSet(ApiViewSet[Any]):
     queryset = Cluster.objects.none()  # its row is locked for a change
     serializer_class = PrometheusSerializer
     change_body = PrometheusChangeSerializer
-    pagination_class = NamePagination
+    ordering = ("name", "id")
     lookup_url_kwarg = "ref"
     keyless_actions: ClassVar[tuple[str, ...]] = ("test",)
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action else super().get_permissions()
+    admin_actions = ("list", "retrieve", "partial_update", "test")
 
     @extend_schema(responses=PrometheusSerializer(many=True))
     def list(self, request: Request) -> Response:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
@@ -15,12 +14,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.permissions import IsAdmin
 from core.rest.fields import Flag, Nothing, StrictSerializer, Text, WholeNumber
 from core.rest.filters import ReferenceFilter, Words, YesNo
 from core.rest.nested import nested
 from core.rest.output import ModelOutputSerializer, OutputSerializer
-from core.rest.pagination import CreatedPagination, NamePagination
 from core.rest.sealed import SealedId
 from core.rest.views import ApiViewSet
 from inventory.api import HolderSerializer, Why
@@ -43,8 +40,6 @@ from observability.remediation.policies import (
 from observability.remediation.selectors import case_for, cases_visible_to, log_text, preview_of
 
 WHY_MAX_CHARS = 150
-CASE_ACTIONS = frozenset({"list", "retrieve", "approve", "keep", "give_back", "resume", "log"})
-POLICY_ACTIONS = frozenset({"list", "retrieve", "partial_update"})
 CHANGEABLE = (
     *("watches_faults", "check_node", "restart_driver", "reset_gpus", "reboot_node"),
     *("tries_max", "returns_max", "ignored_xids", "limits"),
@@ -81,7 +76,6 @@ class CaseSerializer(ModelOutputSerializer[RemediationCase]):
         model = RemediationCase
         fields = ["id", "name", "node_id", "node", "cluster_id", "cluster", "opened_at", "cause", "code", "why", "state", "state_why"]
         fields += ["action", "next", "evidence", "closed_at", "closed_by", "repair_count"]
-        read_only_fields = fields
 
     def get_next(self, case: RemediationCase) -> str:
         return "" if case.closed_at is not None else ACTION_NAMES[case.action]
@@ -95,7 +89,6 @@ class RepairStepSerializer(ModelOutputSerializer[StepResult]):
     class Meta:
         model = StepResult
         fields = ["id", "name", "attempt", "outcome", "started_at", "ended_at", "blames_node", "log", "results"]
-        read_only_fields = fields
 
 
 class RepairSerializer(ModelOutputSerializer[Repair]):
@@ -106,7 +99,6 @@ class RepairSerializer(ModelOutputSerializer[Repair]):
     class Meta:
         model = Repair
         fields = ["id", "name", "begun_at", "begun_by", "phase", "failure", "passed_at", "released_at", "steps"]
-        read_only_fields = fields
 
     def get_name(self, repair: Repair) -> str:
         return ACTION_NAMES[repair.action or Action.CHECK]
@@ -130,7 +122,6 @@ class CaseDetailSerializer(CaseSerializer):
 
     class Meta(CaseSerializer.Meta):
         fields = [*CaseSerializer.Meta.fields, "repairs", "preview"]
-        read_only_fields = fields
 
     @extend_schema_field(PreviewSerializer(allow_null=True))
     def get_preview(self, case: RemediationCase) -> Any:
@@ -155,20 +146,14 @@ class CaseFilter(filters.FilterSet):
     is_open = YesNo(pick=lambda is_open: Q(closed_at__isnull=is_open), label="Whether the node is still set aside.")
 
 
-class OpenedPagination(CreatedPagination):
-    ordering: ClassVar[tuple[str, ...]] = ("-opened_at", "id")
-
-
 class RemediationViewSet(mixins.ListModelMixin, ApiViewSet[RemediationCase]):
     """These nodes are set aside; each says why, and what is done about it."""
 
     queryset = RemediationCase.objects.none()
     serializer_class = CaseSerializer
     filterset_class = CaseFilter
-    pagination_class = OpenedPagination
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action in CASE_ACTIONS else super().get_permissions()
+    ordering = ("-opened_at", "id")
+    admin_actions = ("list", "retrieve", "approve", "keep", "give_back", "resume", "log")
 
     def get_queryset(self) -> QuerySet[RemediationCase]:
         return cases_visible_to(actor_of(self.request))
@@ -230,7 +215,6 @@ class RemediationPolicySerializer(ModelOutputSerializer[RemediationPolicy]):
     class Meta:
         model = RemediationPolicy
         fields = ["id", "name", *CHANGEABLE]
-        read_only_fields = fields
 
 
 class RemediationPolicyChange(StrictSerializer):
@@ -257,11 +241,9 @@ class RemediationPolicyViewSet(ApiViewSet[Any]):
     queryset = Cluster.objects.none()  # its row is locked for a change
     serializer_class = RemediationPolicySerializer
     change_body = RemediationPolicyChange
-    pagination_class = NamePagination
+    ordering = ("name", "id")
     lookup_url_kwarg = "ref"
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action in POLICY_ACTIONS else super().get_permissions()
+    admin_actions = ("list", "retrieve", "partial_update")
 
     @extend_schema(responses=RemediationPolicySerializer(many=True))
     def list(self, request: Request) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from django.db.models import QuerySet
 from django_filters import rest_framework as filters
@@ -19,7 +19,6 @@ from core.rest.fields import StrictSerializer
 from core.rest.filters import ReferenceFilter
 from core.rest.nested import nested
 from core.rest.output import ModelOutputSerializer, OutputSerializer
-from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
 from inventory.api import HolderSerializer
 from inventory.models import Gpu
@@ -44,7 +43,6 @@ class ReadingSerializer(ModelOutputSerializer[LatestReading]):
     class Meta:
         model = LatestReading
         fields = ["at", *(metric.name for metric in METRICS)]
-        read_only_fields = fields
 
 
 class HotspotSerializer(ModelOutputSerializer[Gpu]):
@@ -61,7 +59,6 @@ class HotspotSerializer(ModelOutputSerializer[Gpu]):
     class Meta:
         model = Gpu
         fields = ["id", "name", "index", "node_id", "node", "cluster_id", "cluster", "shape", "model", "is_stale", "reading", "held_by"]
-        read_only_fields = fields
 
     def get_is_stale(self, gpu: Any) -> bool:
         return not gpu.is_fresh
@@ -85,17 +82,13 @@ class HotspotFilter(filters.FilterSet):
         return rows.filter(in_view(value))
 
 
-class HotspotPagination(CreatedPagination):
-    ordering: ClassVar[tuple[str, ...]] = ("-heat", "id")
-
-
 class HotspotViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
     """Each row is the newest reading of a GPU: administrators see all, members those that their workspaces hold."""
 
     queryset = Gpu.objects.none()
     serializer_class = HotspotSerializer
     filterset_class = HotspotFilter
-    pagination_class = HotspotPagination
+    ordering = ("-heat", "id")
 
     def get_queryset(self) -> QuerySet[Gpu]:
         return gpus_with_readings(actor_of(self.request), now=self.now)

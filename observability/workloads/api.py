@@ -44,7 +44,6 @@ class CarrierSerializer(ModelOutputSerializer[Gpr]):
     class Meta:
         model = Gpr
         fields = ["id", "name", "state"]
-        read_only_fields = fields
 
 
 class WorkloadSerializer(ModelOutputSerializer[Workload]):
@@ -66,7 +65,6 @@ class WorkloadSerializer(ModelOutputSerializer[Workload]):
             *("model", "framework", "gprs", "pods_running", "pods_waiting", "gpus_held", "gpus_asked", "use_percent", "efficiency_percent"),
             *("held_hours", "used_hours", "wasted_hours", "temperature_c", "power_w", "straggler_count", "measured_at", "is_stale"),
         ]
-        read_only_fields = fields
 
     @extend_schema_field(CarrierSerializer(many=True))
     def get_gprs(self, row: Any) -> Any:
@@ -106,7 +104,6 @@ class WorkloadDetailSerializer(WorkloadSerializer):
 
     class Meta(WorkloadSerializer.Meta):
         fields = [*WorkloadSerializer.Meta.fields, "config", "gpus"]
-        read_only_fields = fields
 
     @extend_schema_field(ConfigSerializer)
     def get_config(self, row: Any) -> Any:
@@ -138,7 +135,6 @@ class PodSerializer(ModelOutputSerializer[Pod]):
             *("gpr_id", "gpr", "node", "phase", "hold", "why", "gpu_count", "gpus", "requests", "image", "role", "rank", "restarts"),
             *("created_at", "started_at", "gone_at"),
         ]
-        read_only_fields = fields
 
 
 class WorkloadFilter(filters.FilterSet):

@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from accounts.policy import is_platform_admin
 from core.pages.parts import ListFoot, Tab
-from core.rest.pagination import CURSOR, CreatedPagination
+from core.rest.pagination import CURSOR, NEWEST_FIRST
 from journal.models import Event, Notice
 from journal.notices.kinds import NoticeKind
 from journal.notices.selectors import notices_of
@@ -78,7 +78,7 @@ class NoticesPage:
     def build(cls, request: PageRequest) -> NoticesPage:
         only_unread = request.GET.get(UNREAD) == "true"
         notices = notices_of(request.user)
-        page = page_of(request, notices.filter(read_at=None) if only_unread else notices, ordering=CreatedPagination.ordering)
+        page = page_of(request, notices.filter(read_at=None) if only_unread else notices, ordering=NEWEST_FIRST)
         rows, url = _rows(page.rows, request), reverse("notices")
         filters = {UNREAD: "true" if only_unread else ""}
         tabs = (Tab("All", url, not only_unread), Tab("Unread", url_with(url, {UNREAD: "true"}), only_unread))

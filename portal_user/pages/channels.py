@@ -15,7 +15,7 @@ from django.urls import reverse
 from accounts.models import User
 from accounts.policy import is_platform_admin, own_workspace_ids
 from core.pages.parts import ListFoot, Pair
-from core.rest.pagination import CURSOR, CreatedPagination
+from core.rest.pagination import CURSOR, NEWEST_FIRST
 from core.words import plural
 from journal.models import Channel, ChannelKind, Delivery, DeliveryState, Digest
 from journal.notices.kinds import NoticeKind
@@ -174,7 +174,7 @@ class ChannelPage:
     @classmethod
     def build(cls, request: PageRequest, channel: Channel, *, plain: str = "") -> ChannelPage:
         url = reverse("channel", args=[channel.pk])
-        page = page_of(request, deliveries_of(channel, request.user), ordering=CreatedPagination.ordering)
+        page = page_of(request, deliveries_of(channel, request.user), ordering=NEWEST_FIRST)
         names = ("channel-test", "channel-change", "channel-delete")
         test, change, delete = (reverse(name, args=[channel.pk]) if request.may_write else "" for name in names)
         return cls(

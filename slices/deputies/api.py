@@ -15,7 +15,6 @@ from core.errors import NotAllowed
 from core.rest.fields import Reference, StrictSerializer
 from core.rest.filters import Moment
 from core.rest.output import ModelOutputSerializer
-from core.rest.pagination import CreatedPagination
 from core.rest.views import ApiViewSet
 from slices.deputies.selectors import deputies_visible_to, deputy_for
 from slices.deputies.services import deputy_name, deputy_withdraw
@@ -30,7 +29,6 @@ class DeputySerializer(ModelOutputSerializer[Deputy]):
     class Meta:
         model = Deputy
         fields = ["id", "name", "approver", "user", "starts_at", "ends_at", "created_at"]
-        read_only_fields = fields
 
 
 class DeputyCreate(StrictSerializer):
@@ -47,7 +45,6 @@ class DeputyViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet
     queryset = Deputy.objects.none()
     serializer_class = DeputySerializer
     filterset_class = DeputyFilter
-    pagination_class = CreatedPagination
     is_personal = True
 
     def get_queryset(self) -> QuerySet[Deputy]:

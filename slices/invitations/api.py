@@ -11,7 +11,6 @@ from accounts.authentication import actor_of
 from accounts.policy import Verb
 from core.rest.fields import Nothing
 from core.rest.output import ModelOutputSerializer
-from core.rest.pagination import NamePagination
 from core.rest.references import one_by_reference
 from core.rest.views import ApiViewSet
 from slices.api import MemberSerializer, SliceScopedViewSet
@@ -27,7 +26,6 @@ class InvitationSerializer(ModelOutputSerializer[Invitation]):
     class Meta:
         model = Invitation
         fields = ["id", "name", "slice", "project", "role", "invited_by", "created_at"]
-        read_only_fields = fields
 
 
 class InvitationViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[Invitation]):
@@ -63,7 +61,7 @@ class SliceInvitationViewSet(mixins.ListModelMixin, SliceScopedViewSet):
 
     queryset = Invitation.objects.none()
     serializer_class = InvitationSerializer
-    pagination_class = NamePagination
+    ordering = ("name", "id")
     lookup_url_kwarg = "invitation"
 
     def get_queryset(self) -> QuerySet[Invitation]:

@@ -13,7 +13,6 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from core.rest.fields import Nothing, Reference, StrictSerializer, WholeNumber
 from core.rest.output import ModelOutputSerializer, OutputSerializer
-from core.rest.pagination import CreatedPagination
 from inventory.selectors import cluster_for
 from slices.api import SliceScopedViewSet
 from slices.kubeconfigs.services import kubeconfig_ask, kubeconfig_read, kubeconfig_revoke
@@ -34,7 +33,6 @@ class KubeconfigSerializer(ModelOutputSerializer[Kubeconfig]):
         model = Kubeconfig
         fields = ["id", "name", "cluster", "cluster_id", "namespace", "user", "user_id", "state", "detail", "duration_s"]
         fields += ["asked_at", "expires_at", "ended_at", "closed_at"]
-        read_only_fields = fields
 
 
 class KubeconfigAsk(StrictSerializer):
@@ -54,14 +52,10 @@ class KubeconfigTextSerializer(OutputSerializer[Any]):
     expires_at = serializers.DateTimeField()
 
 
-class KubeconfigPagination(CreatedPagination):
-    ordering = ("-asked_at", "id")
-
-
 class KubeconfigViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceScopedViewSet):
     queryset = Kubeconfig.objects.none()
     serializer_class = KubeconfigSerializer
-    pagination_class = KubeconfigPagination
+    ordering = ("-asked_at", "id")
     keyless_actions = ("read",)  # it is shown only once
     lookup_url_kwarg = "kubeconfig"
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
@@ -11,11 +10,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from accounts.permissions import IsAdmin
 from accounts.policy import Verb
 from core.rest.fields import Flag, Nothing, Reference, StrictSerializer, Word
 from core.rest.output import ModelOutputSerializer
-from core.rest.pagination import NamePagination
 from core.rest.references import one_by_reference
 from inventory.api import Why
 from inventory.selectors import cluster_for
@@ -38,7 +35,6 @@ class NamespaceSerializer(ModelOutputSerializer[Namespace]):
     class Meta:
         model = Namespace
         fields = ["id", "name", "cluster", "cluster_id", "created_at", "state", "detail", "may_adopt"]
-        read_only_fields = fields
 
 
 class NamespaceBind(StrictSerializer):
@@ -50,11 +46,9 @@ class NamespaceBind(StrictSerializer):
 class NamespaceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceScopedViewSet):
     queryset = Namespace.objects.none()
     serializer_class = NamespaceSerializer
-    pagination_class = NamePagination
+    ordering = ("name", "id")
     lookup_url_kwarg = "namespace"
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action in {"adopt", "approve", "refuse"} else super().get_permissions()
+    admin_actions = ("adopt", "approve", "refuse")
 
     def get_queryset(self) -> QuerySet[Namespace]:
         return Namespace.with_pending.filter(slice=self.slice()).select_related("slice", "cluster")

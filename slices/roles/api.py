@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from django.db.models import QuerySet
@@ -14,12 +13,10 @@ from rest_framework.response import Response
 from accounts.authentication import actor_of
 from accounts.models import User
 from accounts.people.api import ProviderKey
-from accounts.permissions import IsAdmin
 from accounts.policy import Verb
 from core.errors import NotFound
 from core.rest.fields import Reference, StrictSerializer, Text
 from core.rest.output import ModelOutputSerializer
-from core.rest.pagination import CreatedPagination
 from core.rest.references import is_object, one_by_id, one_by_reference
 from core.rest.views import ApiViewSet
 from slices.api import SliceScopedViewSet
@@ -33,7 +30,6 @@ class SliceGroupSerializer(ModelOutputSerializer[SliceGroup]):
     class Meta:
         model = SliceGroup
         fields = ["id", "provider", "group", "role", "created_at"]
-        read_only_fields = fields
 
 
 class SliceGroupCreate(StrictSerializer):
@@ -42,14 +38,10 @@ class SliceGroupCreate(StrictSerializer):
     role = serializers.ChoiceField(choices=Role.choices)
 
 
-class SliceGroupPagination(CreatedPagination):
-    ordering = ("provider", "group", "id")
-
-
 class SliceGroupViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceScopedViewSet):
     queryset = SliceGroup.objects.none()
     serializer_class = SliceGroupSerializer
-    pagination_class = SliceGroupPagination
+    ordering = ("provider", "group", "id")
 
     def get_queryset(self) -> QuerySet[SliceGroup]:
         return self.slice().groups.select_related("slice")
@@ -80,25 +72,18 @@ class ProjectAdminSerializer(ModelOutputSerializer[ProjectAdmin]):
     class Meta:
         model = ProjectAdmin
         fields = ["id", "name", "created_at"]
-        read_only_fields = fields
 
 
 class ProjectAdminCreate(StrictSerializer):
     user = Reference(max_length=63)
 
 
-class ProjectAdminPagination(CreatedPagination):
-    ordering = ("user__name", "id")
-
-
 class ProjectAdminViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[ProjectAdmin]):
     queryset = ProjectAdmin.objects.none()
     serializer_class = ProjectAdminSerializer
-    pagination_class = ProjectAdminPagination
+    ordering = ("user__name", "id")
     lookup_url_kwarg = "admin"
-
-    def get_permissions(self) -> Sequence[Any]:
-        return [IsAdmin()] if self.action in {"create", "destroy"} else super().get_permissions()
+    admin_actions = ("create", "destroy")
 
     def get_queryset(self) -> QuerySet[ProjectAdmin]:
         return self._project().admins.select_related("user", "project")

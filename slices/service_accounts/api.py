@@ -15,7 +15,6 @@ from accounts.tokens.api import NewTokenSerializer, TokenBody, TokenViewSet, lif
 from accounts.tokens.services import TokenTerms
 from core.rest.fields import Flag, NewName, StrictSerializer
 from core.rest.output import ModelOutputSerializer
-from core.rest.pagination import CreatedPagination
 from slices.api import SliceScopedViewSet
 from slices.models import ROLES_OF_SERVICES, ServiceAccount
 from slices.selectors import slice_for
@@ -42,7 +41,6 @@ class ServiceAccountSerializer(ModelOutputSerializer[ServiceAccount]):
     class Meta:
         model = ServiceAccount
         fields = ["id", "name", "role", "is_active", "cluster", "cluster_user", "created_by", "created_at"]
-        read_only_fields = fields
 
 
 class ServiceAccountCreate(StrictSerializer):
@@ -57,17 +55,13 @@ class ServiceAccountChange(StrictSerializer):
     is_active = Flag(required=False, help_text="False: its tokens end to work at once, and its cluster's objects are refused.")
 
 
-class ServiceAccountPagination(CreatedPagination):
-    ordering = ("user__name", "user_id")
-
-
 class ServiceAccountViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceScopedViewSet):
     """Programs of a workspace: members see them, owners manage them."""
 
     queryset = ServiceAccount.objects.none()
     serializer_class = ServiceAccountSerializer
     change_body = ServiceAccountChange
-    pagination_class = ServiceAccountPagination
+    ordering = ("user__name", "user_id")
     lookup_url_kwarg = "account"
 
     def get_queryset(self) -> QuerySet[ServiceAccount]:

@@ -45,7 +45,6 @@ class WorkspaceRequestSerializer(ModelOutputSerializer[WorkspaceRequest]):
     class Meta:
         model = WorkspaceRequest
         fields = ["id", *TERMS, "state", "why", "requester", "created_at", "decided_by", "decided_at", "slice"]
-        read_only_fields = fields
 
 
 class WorkspaceRequestChange(StrictSerializer):

@@ -40,7 +40,6 @@ class ChannelSerializer(ModelOutputSerializer[Channel]):
     class Meta:
         model = Channel
         fields = ["id", "name", "kind", "slice", "target", "notice_kinds", "digest", "is_on", "needs_code", "created_at"]
-        read_only_fields = fields
 
 
 class NewChannelSerializer(ChannelSerializer):
@@ -50,7 +49,6 @@ class NewChannelSerializer(ChannelSerializer):
 
     class Meta(ChannelSerializer.Meta):
         fields = [*ChannelSerializer.Meta.fields, "signing_secret"]
-        read_only_fields = fields
 
     def get_signing_secret(self, channel: Channel) -> str | None:
         plain: str | None = self.context["plain"]
@@ -92,7 +90,6 @@ class DeliverySerializer(ModelOutputSerializer[Delivery]):
     class Meta:
         model = Delivery
         fields = ["id", "state", "is_test", "texts", "created_at", "due_at", "attempt_count", "sent_at", "error"]
-        read_only_fields = fields
 
     def get_texts(self, delivery: Delivery) -> list[str]:
         return [event.message for event in delivery.events.all()]

@@ -21,7 +21,6 @@ class NoticeSettingsSerializer(ModelOutputSerializer[NoticeSettings]):
     class Meta:
         model = NoticeSettings
         fields = ["unwanted_kinds", "muted_slices", "zone", "quiet_from", "quiet_until"]
-        read_only_fields = fields
 
 
 class NoticeSettingsChange(StrictSerializer):
