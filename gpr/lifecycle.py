@@ -16,9 +16,10 @@ from accounts.models import User
 from core.errors import Conflict, IllegalTransition, StaleState
 from core.written_sql import WrittenQuery, load_together
 from gpr.allocation.stored_plan import plan_lock
+from gpr.events import gpr_event
 from gpr.models import ENDED, TRANSITIONS, ClusterRequestRecord, EndReason, Gpr, GprState, Job
 from inventory.services.clusters import desired_set_changed
-from journal.models import Event, Severity
+from journal.models import Severity
 from journal.services import events_record
 
 S = GprState
@@ -87,24 +88,10 @@ def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **change: Unpack[Tra
         raise StaleState("This GPR has changed since you read it. Read it again and decide again.")
 
     cluster = fields.get("cluster")
-    events_record(
-        [
-            Event(
-                kind="gpr.transition",
-                message=message,
-                at=now,
-                actor=change.get("actor"),
-                severity=change.get("severity", Severity.INFO),
-                reason=change.get("reason", ""),
-                old=old,
-                new=to,
-                gpr_id=gpr.pk,
-                slice_id=gpr.slice_id,
-                cluster_id=cluster.pk if cluster else gpr.cluster_id,
-            )
-            for gpr, message in messages
-        ]
-    )
+    told: dict[str, Any] = {name: value for name, value in change.items() if name in {"actor", "severity", "reason"}}
+    told |= {"old": old, "new": to}
+    at_cluster = {gpr: cluster.pk if cluster else gpr.cluster_id for gpr in gprs}
+    events_record([gpr_event("gpr.transition", gpr, text, now, cluster_id=at_cluster[gpr], **told) for gpr, text in messages])
     transaction.on_commit(lambda: _agents_wake([gpr.pk for gpr in gprs]), robust=True)
     for gpr in gprs:
         for field, value in fields.items():

@@ -21,6 +21,7 @@ from gpr.allocation.absence import was_just_away
 from gpr.allocation.rows import EpochSeconds
 from gpr.allocation.snapshot import nodes_free_at
 from gpr.allocation.stored_plan import explanation_data, plan_lock
+from gpr.events import gpr_event, gpr_event_record
 from gpr.evictions.services import NOTICES
 from gpr.lifecycle import gprs_transition
 from gpr.models import PROVISIONED, EndReason, Gpr, GprState
@@ -29,7 +30,7 @@ from gpr.requests.ending import Ending, exits_begin, exits_finish
 from inventory.models import Reservation, ReservationState
 from inventory.services.reservations import BoxWindow, reservations_set_windows
 from journal.guard import set_aside_on_error, write_or_set_aside
-from journal.models import Event, Severity
+from journal.models import Severity
 from journal.services import events_record
 from planner.plan import Explanation, Reason
 from protocol.assignments import Desired, Phase
@@ -238,7 +239,8 @@ def _mark(due: Sequence[_Due], now: datetime) -> None:
             raise StaleState("It has changed meanwhile.")
         percent = MARKS_PERCENT[passed - 1]
         texts = (f"{percent} % of the time of {gpr.name} has passed." for gpr in gprs)
-        events_record([_event("gpr.mark", gpr, text, now, reason=f"{percent}%") for gpr, text in zip(gprs, texts, strict=True)])
+        told = zip(gprs, texts, strict=True)
+        events_record([gpr_event("gpr.mark", gpr, text, now, reason=f"{percent}%", cluster_id=gpr.cluster_id) for gpr, text in told])
 
 
 def _record_overdue(due: Sequence[_Due], now: datetime) -> None:
@@ -248,8 +250,4 @@ def _record_overdue(due: Sequence[_Due], now: datetime) -> None:
             raise StaleState("It has changed meanwhile.")
         text = f"{plural(len(late), 'node')} of {gpr.name} {are(len(late))} not back yet: {', '.join(late[:OVERDUE_NAMES_MAX])}. "
         text += "If their agent is gone, an administrator can free them by force."
-        events_record([_event("gpr.exit_overdue", gpr, text, now, severity=Severity.WARNING)])
-
-
-def _event(kind: str, gpr: Gpr, message: str, now: datetime, **fields: Any) -> Event:
-    return Event(kind=kind, message=message, at=now, gpr_id=gpr.pk, slice_id=gpr.slice_id, cluster_id=gpr.cluster_id, **fields)
+        gpr_event_record("gpr.exit_overdue", gpr, text, now, severity=Severity.WARNING, cluster_id=gpr.cluster_id)

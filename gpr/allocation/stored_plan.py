@@ -23,6 +23,7 @@ from gpr.allocation.live import PLAN_RECORD, snapshot_load
 from gpr.allocation.plan_faults import plan_faults_record
 from gpr.allocation.rows import GprRow, PlanSummary, PromiseRow, plan_summaries
 from gpr.allocation.snapshot import SLACK, Loaded, at
+from gpr.events import gpr_event_record
 from gpr.evictions.services import evictions_store
 from gpr.models import Gpr, PlanRecord, Promise, PromiseMove, Shadow
 from gpr.promises.forecasts import Range, forecasts_drop, forecasts_store, ranges_of
@@ -31,7 +32,6 @@ from gpr.supplies.orders import orders_follow
 from inventory.models import Cluster
 from journal.hints import PLAN, hint, slice_topic
 from journal.models import Severity
-from journal.services import event_record
 from planner.basis import Basis
 from planner.engine import plan, plan_newcomers, plan_starts
 from planner.plan import BarePlacement, Blocker, Explanation, Placement, Plan, Remembered
@@ -299,12 +299,5 @@ def _record_move(ask: GprRow, move: PlannedMove, now: datetime) -> None:
         cause=move.cause.value,
         cause_id=move.cause_id,
     )
-    event_record(
-        kind="promise.moved",
-        message=f"The promised start moved from {utc(at(move.old_s))} to {utc(at(move.new_s))}.",
-        at=now,
-        severity=Severity.WARNING,
-        reason=move.cause.value,
-        gpr_id=ask.pk,
-        slice_id=ask.slice_id,
-    )
+    text = f"The promised start moved from {utc(at(move.old_s))} to {utc(at(move.new_s))}."
+    gpr_event_record("promise.moved", ask, text, now, severity=Severity.WARNING, reason=move.cause.value)

@@ -27,6 +27,7 @@ from core.errors import Conflict, EgsError, IllegalTransition, InvalidInput, Not
 from gpr.allocation.stored_plan import plan_lock
 from gpr.cluster_requests.life_marks import life_marks_of
 from gpr.cluster_requests.states import cluster_request_states
+from gpr.events import gpr_event
 from gpr.evictions.failed_jobs import jobs_failed_take
 from gpr.idle.selectors import idle_releases_of
 from gpr.jobs.logs import log_take
@@ -524,16 +525,8 @@ def _not_bound(name: str) -> NamespaceNotBound:
 
 
 def _event(row: ClusterRequestRecord, kind: str, message: str, now: datetime, *, actor: User | None = None) -> Event:
-    return Event(
-        kind=kind,
-        message=message,
-        at=now,
-        actor=actor,
-        gpr_id=row.gpr_id,
-        slice_id=row.gpr.slice_id,
-        cluster_id=row.cluster_id,
-        data={"uid": row.uid, "requester": row.requester, "is_auto": row.is_auto},
-    )
+    data = {"uid": row.uid, "requester": row.requester, "is_auto": row.is_auto}
+    return gpr_event(kind, row.gpr, message, now, actor=actor, cluster_id=row.cluster_id, data=data)
 
 
 def _answer_of(row: ClusterRequestRecord, request: ClusterRequest) -> ClusterRequestAnswer:

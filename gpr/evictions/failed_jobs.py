@@ -11,12 +11,12 @@ from uuid import UUID
 from django.db import transaction
 
 from core.rest.references import id_of
+from gpr.events import gpr_event_record
 from gpr.models import Gpr, GprState
 from gpr.requests.ending import goes_back
 from inventory.models import Cluster, Reservation
 from journal.guard import set_aside_on_error
 from journal.models import Event, Severity
-from journal.services import event_record
 from protocol.tenancy.waiting_pods import JobFailed
 from slices.models import Namespace
 
@@ -45,16 +45,8 @@ def _take(cluster: Cluster, gpr_id: UUID, names: Sequence[str], now: datetime) -
     known = _recorded({gpr.pk: gpr.run}).get(gpr.pk, ())
     if not (news := [name for name in names if name not in known]):
         return
-    event_record(
-        kind=KIND,
-        message=f"{jobs_in_words(news)} since the nodes of {gpr.name} were taken back.",
-        at=now,
-        severity=Severity.WARNING,
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-        cluster_id=cluster.pk,
-        data={"run": gpr.run, "jobs": news},
-    )
+    text, data = f"{jobs_in_words(news)} since the nodes of {gpr.name} were taken back.", {"run": gpr.run, "jobs": news}
+    gpr_event_record(KIND, gpr, text, now, severity=Severity.WARNING, cluster_id=cluster.pk, data=data)
 
 
 def jobs_in_words(names: Sequence[str]) -> str:

@@ -13,12 +13,12 @@ from django.db.models import F
 from core.words import duration_exact, utc
 from gpr.allocation.rows import gprs_by_id
 from gpr.allocation.snapshot import at, box_end_for
+from gpr.events import gpr_event_record
 from gpr.models import EndReason, Eviction, EvictionVictim, Gpr, GprState, VictimKind, VictimOutcome
 from inventory.models import ReservationState, ReservedGpu
 from inventory.services.reservations import BoxWindow, reservations_set_windows
 from journal.hints import TICK, hint
 from journal.models import Severity
-from journal.services import event_record
 from planner.causes import PlannedEviction, Victim
 
 WHY = {
@@ -41,13 +41,8 @@ def evictions_store(planned: Sequence[PlannedEviction], *, now: datetime) -> Non
         made = Eviction.objects.create(gpr=beneficiary, made_at=now, start_at=at(one.start_s), instead_at=at(one.instead_s))
         for victim in one.victims:
             windows += _notice(made, victim, now)
-        event_record(
-            kind="gpr.eviction_planned",
-            message=f"Others end early for {beneficiary.name}: it can start at {utc(at(one.start_s))}{_without(beneficiary, one)}.",
-            at=now,
-            gpr_id=beneficiary.pk,
-            slice_id=beneficiary.slice_id,
-        )
+        text = f"Others end early for {beneficiary.name}: it can start at {utc(at(one.start_s))}{_without(beneficiary, one)}."
+        gpr_event_record("gpr.eviction_planned", beneficiary, text, now)
         hint(TICK)
     if windows:
         reservations_set_windows(windows)  # in one call, for the lock order: nodes first, then clusters
@@ -104,14 +99,7 @@ def _notice(made: Eviction, victim: Victim, now: datetime) -> list[BoxWindow]:
     EvictionVictim.objects.filter(gpr=gpr, outcome=VictimOutcome.NOTICED).update(outcome=VictimOutcome.SOONER, outcome_at=now)
     EvictionVictim.objects.create(eviction=made, gpr=gpr, kind=kind, priority=gpr.priority, ends_at=ends_at, lost_gpu_s=victim.lost_gpu_s)
     notice_s = int((ends_at - now).total_seconds())
-    event_record(
-        kind="gpr.eviction_noticed",
-        message=f"{gpr.name} will be evicted at {utc(ends_at)}, in {duration_exact(notice_s)}: {WHY[kind]}. Save its work. "
-        + ("It waits again for the rest of its time." if gpr.requeue_on_failure else "It is not queued again, as its owner wished."),
-        at=now,
-        severity=Severity.WARNING,
-        reason=kind,
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-    )
+    then = "It waits again for the rest of its time." if gpr.requeue_on_failure else "It is not queued again, as its owner wished."
+    text = f"{gpr.name} will be evicted at {utc(ends_at)}, in {duration_exact(notice_s)}: {WHY[kind]}. Save its work. {then}"
+    gpr_event_record("gpr.eviction_noticed", gpr, text, now, severity=Severity.WARNING, reason=kind)
     return [BoxWindow(gpr.pk, ends_at, books_end_at)]

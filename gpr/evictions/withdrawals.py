@@ -17,6 +17,7 @@ from core.words import utc
 from core.written_sql import TimeParam, WrittenQuery
 from gpr.allocation.snapshot import box_end_for, nodes_free_at
 from gpr.allocation.stored_plan import plan_lock
+from gpr.events import gpr_event_record
 from gpr.models import Eviction, EvictionVictim, Gpr, GprState, Promise, VictimOutcome
 from gpr.requests.ending import EXTENSION_ACK_S
 from gpr.requests.extensions import ExtensionTrial
@@ -24,7 +25,6 @@ from inventory.models import Reservation, ReservationState
 from inventory.services.reservations import BoxWindow, reservations_set_windows
 from journal.guard import set_aside_on_error
 from journal.hints import TICK, hint
-from journal.services import event_record
 
 REVIEWS_MOST: Final = 4  # per tick, since each costs a plan
 REVIEWED_AGAIN: Final = timedelta(minutes=5)
@@ -113,11 +113,5 @@ def _withdraw(victim: EvictionVictim, gpr: Gpr, end: _LaterEnd, now: datetime) -
         kind, instead = "gpr.eviction_put_off", "will be evicted later than it was told last"
     else:
         kind, instead = "gpr.eviction_withdrawn", "will not be evicted: its GPUs are not needed any more"
-    event_record(
-        kind=kind,
-        message=f"{gpr.name} {instead}. It runs until {utc(end.at)}.",
-        at=now,
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-    )
+    gpr_event_record(kind, gpr, f"{gpr.name} {instead}. It runs until {utc(end.at)}.", now)
     hint(TICK)

@@ -11,11 +11,11 @@ from django.db import transaction
 from accounts.models import User
 from core.errors import Conflict, IllegalTransition, NotAllowed
 from core.words import duration_exact, utc
+from gpr.events import gpr_event_record
 from gpr.idle.selectors import Idleness, idle_gprs, idleness_of, may_keep
 from gpr.models import Gpr, GprState, IdleBox
 from journal.hints import hint, slice_topic
 from journal.models import Severity
-from journal.services import event_record
 
 WARNED, KEPT = "gpr.idle_warned", "gpr.idle_kept"
 
@@ -63,17 +63,9 @@ def _warn(gpr: Gpr, idleness: Idleness, count: int, now: datetime) -> None:
     if not is_mine.filter(warned_count=idleness.warned_count).update(warned_count=count):
         return
     keep = " or keep it" if gpr.slice.may_keep_idle else ""
-    event_record(
-        kind=WARNED,
-        message=f"The GPUs of {gpr.name} have done nothing since {utc(idleness.since_at)}. It is released at {utc(idleness.ends_at)}, "
-        f"{duration_exact(idleness.timeout_s)} later. Use them{keep}.",
-        at=now,
-        severity=Severity.WARNING,
-        reason="IDLE",
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-        cluster_id=gpr.cluster_id,
-    )
+    end = f"It is released at {utc(idleness.ends_at)}, {duration_exact(idleness.timeout_s)} later. Use them{keep}."
+    text = f"The GPUs of {gpr.name} have done nothing since {utc(idleness.since_at)}. {end}"
+    gpr_event_record(WARNED, gpr, text, now, severity=Severity.WARNING, reason="IDLE", cluster_id=gpr.cluster_id)
 
 
 @transaction.atomic
@@ -92,11 +84,4 @@ def gpr_keep(*, gpr: Gpr, actor: User, now: datetime) -> None:
     gpr.idle_box = box
     idleness = idleness_of(gpr)
     until = f" until {utc(idleness.ends_at)}" if idleness else ""
-    event_record(
-        kind=KEPT,
-        message=f"{gpr.name} is kept{until}, though its GPUs do nothing.",
-        at=now,
-        actor=actor,
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-    )
+    gpr_event_record(KEPT, gpr, f"{gpr.name} is kept{until}, though its GPUs do nothing.", now, actor=actor)

@@ -19,6 +19,7 @@ from core.rest.references import id_of
 from core.vault import encrypt, rotate_rows
 from core.words import plural
 from gpr.allocation.stored_plan import plan_turn
+from gpr.events import gpr_event_record
 from gpr.jobs.selectors import clusters_unheard, clusters_with, objects_name, token_of
 from gpr.jobs.spec import JobSpec, job_check
 from gpr.models import EndReason, Gpr, GprState, Job, JobOutcome, JobState
@@ -31,7 +32,6 @@ from inventory.services.clusters import desired_set_changed
 from journal.guard import set_aside_on_error
 from journal.hints import hint, slice_topic
 from journal.models import Severity
-from journal.services import event_record
 from protocol.tenancy.workloads import NOTEBOOK_PORT, WorkloadKind, WorkloadPhase, WorkloadSeen
 from slices.models import Namespace, Slice
 
@@ -211,16 +211,6 @@ def _namespaces(slice_: Slice, name: str) -> QuerySet[Namespace]:
     return rows.filter(name=name) if name else rows
 
 
-def _record(job: Job, kind: str, message: str, now: datetime, *, actor: User | None = None, severity: Severity = Severity.INFO) -> None:
-    gpr = job.gpr
-    event_record(
-        kind=kind,
-        message=message,
-        at=now,
-        actor=actor,
-        severity=severity,
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-        cluster_id=gpr.cluster_id,
-        data={"job": str(job.pk), "run": gpr.run},
-    )
+def _record(job: Job, kind: str, message: str, now: datetime, **fields: Any) -> None:
+    data = {"job": str(job.pk), "run": job.gpr.run}
+    gpr_event_record(kind, job.gpr, message, now, cluster_id=job.gpr.cluster_id, data=data, **fields)

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 
 from core.words import duration_exact, utc
 from gpr.allocation.absence import was_just_away
+from gpr.events import gpr_event_record
 from gpr.models import Gpr, GprState
 from inventory.models import AgentSession
 from inventory.selectors import cluster_is_silent
@@ -41,31 +42,9 @@ def ends_soon_record(*, now: datetime) -> None:
     A box that is no longer than that is not told of: its start was.
     """
     warning = timedelta(seconds=settings.EGS_END_WARNING_S)
-    ending = Gpr.objects.filter(state=GprState.ACTIVE, ends_at__gt=now, ends_at__lte=now + warning, active_at__lt=F("ends_at") - warning)
-    ends = [(pk, ends_at) for pk, ends_at in ending.values_list("pk", "ends_at") if ends_at is not None]
-    told = set(Event.objects.filter(kind=ENDS_SOON, gpr_id__in=dict(ends)).values_list("gpr_id", "new")) if ends else set()
-    for pk, ends_at in ends:
-        if (pk, utc(ends_at)) not in told:
-            _record_end(pk, ends_at, now)
-
-
-@transaction.atomic
-def _record_end(pk: UUID, ends_at: datetime, now: datetime) -> None:
-    # Another process may be about to record the same.
-    gpr = Gpr.objects.select_for_update().filter(pk=pk, state=GprState.ACTIVE, ends_at=ends_at).first()
-    if gpr is None or Event.objects.filter(kind=ENDS_SOON, gpr_id=pk, new=utc(ends_at)).exists():
-        return
-    left_s = int((ends_at - now).total_seconds())
-    event_record(
-        kind=ENDS_SOON,
-        message=f"{gpr.name} ends at {utc(ends_at)}, in {duration_exact(left_s)}. Save its work, or extend it.",
-        at=now,
-        severity=Severity.WARNING,
-        new=utc(ends_at),
-        gpr_id=pk,
-        slice_id=gpr.slice_id,
-        cluster_id=gpr.cluster_id,
-    )
+    rows = Gpr.objects.filter(state=GprState.ACTIVE, ends_at__gt=now, ends_at__lte=now + warning, active_at__lt=F("ends_at") - warning)
+    ends = {pk: ends_at for pk, ends_at in rows.values_list("pk", "ends_at") if ends_at is not None}
+    _tell_once(ENDS_SOON, ends, rows, "ends_at", "{name} ends at {at}, in {left}. Save its work, or extend it.", now)
 
 
 def undecided_record(*, now: datetime) -> None:
@@ -75,28 +54,26 @@ def undecided_record(*, now: datetime) -> None:
     rows = Gpr.objects.filter(state=GprState.PENDING_APPROVAL, decide_by_at__gt=now)
     waiting = rows.values_list("pk", "decide_by_at", "slice__decide_within_s")
     due = {pk: at for pk, at, within_s in waiting if at is not None and at - now <= REMINDED_SHARE * timedelta(seconds=within_s)}
-    told = set(Event.objects.filter(kind=UNDECIDED, gpr_id__in=due).values_list("gpr_id", "new")) if due else set()
-    for pk, decide_by_at in due.items():
-        if (pk, utc(decide_by_at)) not in told:
-            _record_undecided(pk, decide_by_at, now)
+    text = "{name} still waits for approval. If nobody decides by {at}, in {left}, it is rejected."
+    _tell_once(UNDECIDED, due, rows, "decide_by_at", text, now)
+
+
+def _tell_once(kind: str, due: Mapping[UUID, datetime], rows: QuerySet[Gpr], column: str, text: str, now: datetime) -> None:
+    """Tells of each GPR that is due, and of the time in `column`, unless that was told."""
+    told = set(Event.objects.filter(kind=kind, gpr_id__in=due).values_list("gpr_id", "new")) if due else set()
+    for pk, at in due.items():
+        if (pk, utc(at)) not in told:
+            _tell(kind, rows.filter(**{"pk": pk, column: at}), at, text, now)
 
 
 @transaction.atomic
-def _record_undecided(pk: UUID, decide_by_at: datetime, now: datetime) -> None:
+def _tell(kind: str, row: QuerySet[Gpr], at: datetime, text: str, now: datetime) -> None:
     # Another process may be about to record the same.
-    gpr = Gpr.objects.select_for_update().filter(pk=pk, state=GprState.PENDING_APPROVAL, decide_by_at=decide_by_at).first()
-    if gpr is None or Event.objects.filter(kind=UNDECIDED, gpr_id=pk, new=utc(decide_by_at)).exists():
+    gpr = row.select_for_update().first()
+    if gpr is None or Event.objects.filter(kind=kind, gpr_id=gpr.pk, new=utc(at)).exists():
         return
-    left = duration_exact(int((decide_by_at - now).total_seconds()))
-    event_record(
-        kind=UNDECIDED,
-        message=f"{gpr.name} still waits for approval. If nobody decides by {utc(decide_by_at)}, in {left}, it is rejected.",
-        at=now,
-        severity=Severity.WARNING,
-        new=utc(decide_by_at),
-        gpr_id=pk,
-        slice_id=gpr.slice_id,
-    )
+    told = text.format(name=gpr.name, at=utc(at), left=duration_exact(int((at - now).total_seconds())))
+    gpr_event_record(kind, gpr, told, now, severity=Severity.WARNING, new=utc(at), cluster_id=gpr.cluster_id)
 
 
 def restarts_record(*, now: datetime) -> None:
@@ -117,13 +94,7 @@ def _record_restart(gpr: Gpr, now: datetime) -> None:
     is_still = Gpr.objects.select_for_update().filter(pk=gpr.pk, state=GprState.QUEUED, state_changed_at=gpr.state_changed_at).exists()
     if not is_still or Event.objects.filter(kind=RESTART, gpr_id=gpr.pk, at__gte=gpr.state_changed_at).exists():
         return
-    event_record(
-        kind=RESTART,
-        message=f"{gpr.name} starts again at {utc(gpr.promise.promised_start_at)} at the latest.",
-        at=now,
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-    )
+    gpr_event_record(RESTART, gpr, f"{gpr.name} starts again at {utc(gpr.promise.promised_start_at)} at the latest.", now)
 
 
 def silent_agents_record(*, now: datetime) -> None:
@@ -148,14 +119,9 @@ def _record_silence(agent: AgentSession, now: datetime) -> None:
     is_mine = AgentSession.objects.filter(pk=agent.pk, last_sync_at=agent.last_sync_at, silence_told_at=None).update(silence_told_at=now)
     if not is_mine or agent.last_sync_at is None:
         return
-    event_record(
-        kind="agent.silent",
-        message=f"The agent of cluster {agent.cluster.name} is silent since {utc(agent.last_sync_at)}. "
-        "Boxes there end on time, but nothing starts there.",
-        at=now,
-        severity=Severity.ERROR,
-        cluster_id=agent.pk,
-    )
+    text = f"The agent of cluster {agent.cluster.name} is silent since {utc(agent.last_sync_at)}."
+    then = "Boxes there end on time, but nothing starts there."
+    event_record(kind="agent.silent", message=f"{text} {then}", at=now, severity=Severity.ERROR, cluster_id=agent.pk)
 
 
 @transaction.atomic

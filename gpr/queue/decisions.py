@@ -9,6 +9,7 @@ from django.db import transaction
 from accounts.models import User
 from core.errors import IllegalTransition, InvalidInput
 from gpr.allocation.stored_plan import plan_lock, plan_turn
+from gpr.events import gpr_event_record
 from gpr.evictions.services import eviction_by_administrator
 from gpr.models import EndReason, Gpr, GprState
 from gpr.requests.editing import automatic_place, gpr_update, replan_changed, spec_of
@@ -16,7 +17,6 @@ from gpr.requests.ending import exit_begin
 from gpr.requests.spec import approval_reasons, refuse_over_budget
 from journal.changes import difference
 from journal.hints import TICK, hint
-from journal.services import event_record
 from slices.models import PRIORITY_MAX, PRIORITY_MIN
 
 S = GprState
@@ -50,17 +50,9 @@ def gpr_set_priority(*, gpr: Gpr, priority: int, actor: User, why: str, now: dat
     # A priority set by an administrator needs no approval; other rules may still need it.
     reasons = approval_reasons(spec_of(gpr, priority=priority), now=now) if gpr.state == S.PENDING_APPROVAL else gpr.approval_reasons
     gpr_update(gpr, {"priority": priority, "approval_reasons": reasons, **automatic_place(gpr)})
-    event_record(
-        kind="gpr.priority_changed",
-        message=_because(f"The priority of {gpr.name} went from {old} to {priority}.", why),
-        at=now,
-        actor=actor,
-        old=str(old),
-        new=str(priority),
-        data=difference({"priority": old}, {"priority": priority}),
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-    )
+    text = f"The priority of {gpr.name} went from {old} to {priority}. {why}".strip()
+    data = difference({"priority": old}, {"priority": priority})
+    gpr_event_record("gpr.priority_changed", gpr, text, now, actor=actor, old=str(old), new=str(priority), data=data)
     if gpr.state == S.PENDING_APPROVAL and not reasons:
         refuse_over_budget(spec_of(gpr), now=now)
         replan_changed(gpr, reasons=reasons, actor=actor, now=now)
@@ -71,7 +63,3 @@ def refuse_priority(priority: int) -> None:
     """Raises InvalidInput."""
     if not PRIORITY_MIN <= priority <= PRIORITY_MAX:
         raise InvalidInput({"priority": [f"Must be from {PRIORITY_MIN} to {PRIORITY_MAX}."]})
-
-
-def _because(text: str, why: str) -> str:
-    return f"{text} {why}".strip()

@@ -12,11 +12,11 @@ from django.db.models import QuerySet
 from accounts.models import User
 from core.errors import Conflict, IllegalTransition
 from gpr.allocation.stored_plan import plan_lock, plan_turn, replan
+from gpr.events import gpr_event_record
 from gpr.models import Gpr, GprState
 from gpr.requests.editing import gpr_update
 from gpr.requests.selectors import QUEUE_ORDER, TURN, before, behind
 from journal.hints import TICK, hint
-from journal.services import event_record
 from planner.snapshot import Moved, Place
 
 # Beyond every fair share, so that a GPR at the front or back stays there.
@@ -63,15 +63,8 @@ def gpr_move(*, gpr: Gpr, to: MoveTo, actor: User, now: datetime, why: str = "")
     if target.neighbor is not None:
         _fix_place(target.neighbor, actor, now)
     replan(now=now, moved=Moved(str(gpr.pk), target.moved_behind))
-    event_record(
-        kind="gpr.moved",
-        message=f"{gpr.name} was {MOVED_WORDS[MoveTo(to)]} of its priority in the queue. {why}".strip(),
-        at=now,
-        actor=actor,
-        reason=to,
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-    )
+    text = f"{gpr.name} was {MOVED_WORDS[MoveTo(to)]} of its priority in the queue. {why}".strip()
+    gpr_event_record("gpr.moved", gpr, text, now, actor=actor, reason=to)
     hint(TICK)
 
 
@@ -116,14 +109,8 @@ def _fix_place(gpr: Gpr, actor: User, now: datetime) -> None:
     if not by_itself.update(place_share=place.share, place_key=place.key):
         return
     gpr.refresh_from_db(fields=["name", "slice"])
-    event_record(
-        kind="gpr.kept_place",
-        message=f"{gpr.name} keeps its place in the queue: an administrator moved another past it.",
-        at=now,
-        actor=actor,
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-    )
+    text = f"{gpr.name} keeps its place in the queue: an administrator moved another past it."
+    gpr_event_record("gpr.kept_place", gpr, text, now, actor=actor)
 
 
 def _same_priority(gpr: Gpr) -> QuerySet[Gpr]:

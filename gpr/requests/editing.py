@@ -19,6 +19,7 @@ from core.words import duration_exact
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.snapshot import Loaded, with_newcomer
 from gpr.allocation.stored_plan import Edited, plan_lock, plan_turn
+from gpr.events import gpr_event_record
 from gpr.followers.selectors import refuse_chain
 from gpr.lifecycle import gpr_transition, gprs_transition
 from gpr.models import Gpr, GprState
@@ -29,7 +30,6 @@ from gpr.requests.spec import PLAIN_FIELDS, GprSpec, approval_reasons, refuse_ov
 from inventory.models import Cluster
 from journal.changes import difference, values_of
 from journal.hints import TICK, hint
-from journal.services import event_record
 from planner.causes import Cause
 from planner.snapshot import Request, Snapshot
 
@@ -81,15 +81,8 @@ def gpr_edit(*, gpr: Gpr, actor: User, spec: GprSpec, now: datetime) -> Gpr:
     judged = {"approval_reasons": reasons, "decide_by_at": decide_by_at}
     gpr_update(gpr, {**changes, **judged, "remaining_s": remaining_s})
     gpr.clusters.set(spec.clusters)
-    event_record(
-        kind="gpr.edited",
-        message=f"{gpr.name} was changed: {request_summary(spec)}.",
-        at=now,
-        actor=actor,
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-        data=difference(_terms(was.gpr, was.clusters), _terms(spec, spec.clusters)),
-    )
+    data = difference(_terms(was.gpr, was.clusters), _terms(spec, spec.clusters))
+    gpr_event_record("gpr.edited", gpr, f"{gpr.name} was changed: {request_summary(spec)}.", now, actor=actor, data=data)
     if is_replanned or bool(reasons) == (gpr.state == GprState.QUEUED):
         replan_changed(gpr, reasons=reasons, actor=actor, was=was, now=now)
     hint(TICK)

@@ -20,6 +20,7 @@ from gpr.allocation.snapshot import nodes_free_at
 from gpr.allocation.stored_plan import boxes_ended, plan_lock, plan_turn
 from gpr.budgets.ledger import Ledger
 from gpr.budgets.windows import GpuWindow
+from gpr.events import gpr_event_record
 from gpr.evictions.services import notice_of, notices_settle
 from gpr.lifecycle import ENDS_AS, gpr_transition, gprs_transition
 from gpr.models import EndReason, Gpr, GprState
@@ -31,7 +32,6 @@ from inventory.services.reservations import BoxWindow, reservations_set_windows,
 from journal.changes import difference
 from journal.hints import TICK, hint
 from journal.models import Severity
-from journal.services import event_record
 from slices.selectors import refuse_closed
 
 EXTENSION_ACK_S = 30  # closer to the end the agent may not learn of an extension in time, so it is refused
@@ -161,15 +161,9 @@ def gpr_extend(*, gpr: Gpr, extra_s: int, actor: User, now: datetime, is_dry: bo
         raise StaleState("This GPR has changed since you read it. Read it again and decide again.")
     reservations_set_windows([BoxWindow(gpr.pk, ends_at, books_end_at)])
     _refuse_into_maintenance(gpr, books_end_at, now)
-    event_record(
-        kind="gpr.extended",
-        message=f"{gpr.name} was extended by {duration_exact(extra_s)}, to {utc(ends_at)}.",
-        at=now,
-        actor=actor,
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-        data=difference({"ends_at": gpr.ends_at}, {"ends_at": ends_at}),
-    )
+    text = f"{gpr.name} was extended by {duration_exact(extra_s)}, to {utc(ends_at)}."
+    data = difference({"ends_at": gpr.ends_at}, {"ends_at": ends_at})
+    gpr_event_record("gpr.extended", gpr, text, now, actor=actor, data=data)
     gpr.refresh_from_db()
     hint(TICK)
 

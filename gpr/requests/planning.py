@@ -14,6 +14,7 @@ from core.written_sql import rows_insert, sent_together
 from gpr.allocation.live import snapshot_load
 from gpr.allocation.snapshot import Loaded, at
 from gpr.allocation.stored_plan import Edited, newcomers_plan, plan_store, replan, shadows_drop, summary_set
+from gpr.events import gpr_event
 from gpr.models import Gpr, GprState, Promise
 from gpr.promises.forecasts import forecasts_drop
 from gpr.promises.outcomes import promises_abandon
@@ -88,16 +89,8 @@ def _insert(newcomers: Mapping[Gpr, GprSpec]) -> None:
 
 
 def _created_event(gpr: Gpr, spec: GprSpec) -> Event:
-    return Event(
-        kind="gpr.created",
-        message=f"{gpr.name} was requested: {request_summary(spec)}.",
-        at=gpr.created_at,
-        actor=gpr.owner,
-        new=gpr.state,
-        gpr_id=gpr.pk,
-        slice_id=gpr.slice_id,
-        data={"approval_reasons": gpr.approval_reasons},
-    )
+    text, data = f"{gpr.name} was requested: {request_summary(spec)}.", {"approval_reasons": gpr.approval_reasons}
+    return gpr_event("gpr.created", gpr, text, gpr.created_at, actor=gpr.owner, new=gpr.state, data=data)
 
 
 def promise_make(gpr: Gpr, *, edited: Edited | None = None, now: datetime) -> Plan:
