@@ -19,6 +19,10 @@ class QueueStatus:
     position: int | None = None  # by planned start among all slices, from 1; None: no planned start
     explanation: VisibleExplanation | None = None  # None: not planned yet
 
+    @property
+    def reason(self) -> str:
+        return self.explanation.sentence if self.explanation else ""
+
 
 NOT_PLANNED = QueueStatus()
 

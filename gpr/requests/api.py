@@ -60,11 +60,11 @@ from gpr.requests.outputs import (
     BulkVerdictsSerializer,
     DecisionPreviewSerializer,
     GprDetailSerializer,
-    GprPage,
     GprSerializer,
     OffersSerializer,
     QueueRowSerializer,
     StepSerializer,
+    facts_add,
 )
 from gpr.requests.selectors import (
     LISTED,
@@ -119,8 +119,8 @@ class GprViewSet(ApiViewSet[Gpr]):
     def list(self, request: Request) -> Response:
         rows = with_nodes(gprs_visible_to(actor_of(request))).only(*LISTED)
         gprs = self.paginate_queryset(self.filter_queryset(rows)) or []
-        context = {"page": GprPage.build(gprs, actor=actor_of(request), now=self.now)}
-        return self.get_paginated_response(GprSerializer(gprs, many=True, context=context).data)
+        facts_add(gprs, actor=actor_of(request), now=self.now)
+        return self.get_paginated_response(GprSerializer(gprs, many=True).data)
 
     def retrieve(self, request: Request, pk: str) -> Response:
         return self._answer(pk)
@@ -306,8 +306,8 @@ class GprViewSet(ApiViewSet[Gpr]):
 
     def _answer_of(self, gpr: Gpr, **kwargs: Any) -> Response:
         actor = actor_of(self.request)
-        context = {"actor": actor, "page": GprPage.build([gpr], actor=actor, now=self.now)}
-        return Response(GprDetailSerializer(gpr, context=context).data, **kwargs)
+        facts_add([gpr], actor=actor, now=self.now)
+        return Response(GprDetailSerializer(gpr, context={"actor": actor}).data, **kwargs)
 
 
 def version_of(text: str | None) -> int | None:
@@ -355,7 +355,8 @@ class QueueViewSet(ApiViewSet[Gpr]):
     ordering = START_ORDER
 
     def list(self, request: Request) -> Response:
-        rows: QuerySet[Gpr] = self.filter_queryset(queue_visible_to(actor_of(request)))
-        gprs = self.paginate_queryset(rows) or []
-        context = {"statuses": queue_statuses(gprs, actor=actor_of(request), now=self.now)}
-        return self.get_paginated_response(QueueRowSerializer(gprs, many=True, context=context).data)
+        gprs: Any = self.paginate_queryset(self.filter_queryset(queue_visible_to(actor_of(request)))) or []
+        statuses = queue_statuses(gprs, actor=actor_of(request), now=self.now)
+        for gpr in gprs:
+            gpr.status = statuses[gpr.pk]
+        return self.get_paginated_response(QueueRowSerializer(gprs, many=True).data)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,14 +17,14 @@ from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.sealed import SealedId
 from gpr.evictions.failed_jobs import failed_jobs_of
 from gpr.evictions.services import WHY, notices_of
-from gpr.followers.selectors import Predecessor, predecessors_of
+from gpr.followers.selectors import predecessors_of
 from gpr.idle.selectors import Idleness, idleness_of
 from gpr.models import ClusterRequestRecord, EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.promises.forecasts import BOOKED, LEARNED, NO_HISTORY
 from gpr.queue.decision_previews import summary_of
 from gpr.queue.explanations import VisibleExplanation
 from gpr.queue.previews import DecisionPreview
-from gpr.queue.status import QueueStatus, queue_statuses
+from gpr.queue.status import queue_statuses
 from gpr.quotas.borrowing import borrowers_among
 from gpr.replacement.selectors import ReplacementOutcome, replacements_of
 from gpr.requests.estimates import NODES, ORDER, RECLAIM, Estimate
@@ -57,27 +57,47 @@ CAUSES = [(cause.value, cause.value) for cause in Cause]
 
 
 @dataclass(frozen=True, slots=True)
-class GprPage:
-    """Holds data of these GPRs beyond their rows, limited to what the reader may see."""
+class AssignedNode:
+    held: Reservation
+    gpus: Sequence[str]
 
-    now: datetime
-    statuses: Mapping[UUID, QueueStatus]
-    notices: Mapping[UUID, EvictionVictim]
-    borrowers: Set[UUID]
-    failed_jobs: Mapping[UUID, Sequence[str]]
-    predecessors: Mapping[UUID, Predecessor]
-    gpus: Mapping[UUID, Sequence[str]]  # by reservation
 
-    @classmethod
-    def build(cls, gprs: Sequence[Any], *, actor: User, now: datetime) -> GprPage:
-        return cls(
-            now,
-            queue_statuses(gprs, actor=actor, now=now),
-            notices_of(gprs),
-            borrowers_among(gprs, now=now),
-            failed_jobs_of(gprs),
-            predecessors_of(gprs, actor=actor),
-            gpus_by_reservation([row.pk for gpr in gprs for row in gpr.held_now]),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GprFacts:
+    """Holds what is told of a GPR beyond its row, limited to what the reader may see."""
+
+    position: int | None
+    explanation: VisibleExplanation | None
+    after: str | None
+    after_id: UUID | None
+    nodes: Sequence[AssignedNode]
+    time_left_s: float | None
+    notice: EvictionVictim | None
+    failed_jobs: Sequence[str]
+    borrows: bool
+    origin: ClusterRequestRecord | None
+    idle: Idleness | None
+
+
+def facts_add(gprs: Sequence[Any], *, actor: User, now: datetime) -> None:
+    """Loads `facts` of all of them. They come from `with_nodes`."""
+    statuses, predecessors = queue_statuses(gprs, actor=actor, now=now), predecessors_of(gprs, actor=actor)
+    notices, failed_jobs, borrowers = notices_of(gprs), failed_jobs_of(gprs), borrowers_among(gprs, now=now)
+    gpus = gpus_by_reservation([row.pk for gpr in gprs for row in gpr.held_now])
+    for gpr in gprs:
+        status, before = statuses[gpr.pk], predecessors.get(gpr.pk)
+        gpr.facts = GprFacts(
+            position=status.position,
+            explanation=status.explanation,
+            after=before.name if before else None,
+            after_id=before.id if before else None,
+            nodes=[AssignedNode(row, gpus.get(row.pk, ())) for row in gpr.held_now],
+            time_left_s=gpr.time_left_s(now),
+            notice=notices.get(gpr.pk),
+            failed_jobs=failed_jobs.get(gpr.pk, ()),
+            borrows=gpr.pk in borrowers,
+            origin=getattr(gpr, "cluster_request", None),
+            idle=idleness_of(gpr),
         )
 
 
@@ -122,12 +142,6 @@ class IdlenessSerializer(OutputSerializer[Idleness]):
     ends_at = serializers.DateTimeField(help_text="It is released some minutes later, unless a GPU works or somebody keeps it.")
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedNode:
-    held: Reservation
-    gpus: Sequence[str]
-
-
 class AssignedNodeSerializer(OutputSerializer[AssignedNode]):
     node_id = serializers.UUIDField(source="held.node_id")
     node = serializers.CharField(source="held.node.name")
@@ -162,88 +176,71 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
     slice_id = serializers.UUIDField()
     owner = serializers.CharField(source="owner.name")
     owner_id = serializers.UUIDField()
-    clusters = serializers.SerializerMethodField(help_text="The clusters where it may run. Empty: all clusters of the slice.")
-    after = serializers.SerializerMethodField(help_text=PREDECESSOR_HELP)
-    after_id = serializers.SerializerMethodField(help_text="Null without one, or if the reader may not see it.")
-    cluster = serializers.SerializerMethodField(help_text="The cluster of its nodes.")
+    clusters = serializers.ListField(
+        source="named_clusters",
+        child=serializers.CharField(),
+        read_only=True,
+        help_text="The clusters where it may run. Empty: all clusters of the slice.",
+    )
+    after = serializers.CharField(source="facts.after", allow_null=True, read_only=True, help_text=PREDECESSOR_HELP)
+    after_id = serializers.UUIDField(
+        source="facts.after_id", allow_null=True, read_only=True, help_text="Null without one, or if the reader may not see it."
+    )
+    cluster = serializers.CharField(allow_null=True, read_only=True, help_text="The cluster of its nodes.")
     cluster_id = serializers.UUIDField(allow_null=True)
     model = serializers.DictField()
     state = serializers.ChoiceField(choices=GprState.choices)
     end_reason = serializers.SerializerMethodField()
     approval_reasons = serializers.ListField(child=serializers.CharField())
-    position = serializers.SerializerMethodField(help_text=POSITION_HELP)
-    promised_start_at = serializers.SerializerMethodField(help_text=PROMISED_HELP)
+    position = serializers.IntegerField(source="facts.position", allow_null=True, read_only=True, help_text=POSITION_HELP)
+    promised_start_at = serializers.DateTimeField(
+        source="current_promise.promised_start_at", default=None, allow_null=True, read_only=True, help_text=PROMISED_HELP
+    )
     at_risk = serializers.SerializerMethodField(help_text=AT_RISK_HELP)
     estimate = serializers.SerializerMethodField()
-    explanation = serializers.SerializerMethodField()
-    nodes_assigned = serializers.SerializerMethodField(help_text="The nodes that it holds now.")
-    drain = serializers.SerializerMethodField(help_text=DRAIN_HELP)
-    time_left_s = serializers.SerializerMethodField(help_text="Seconds until the end of its present window.")
-    eviction_notice = serializers.SerializerMethodField(help_text="The notice of its eviction, and when it would run again.")
-    failed_jobs = serializers.SerializerMethodField(help_text=FAILED_JOBS_HELP)
-    borrows = serializers.SerializerMethodField(help_text=BORROWS_HELP)
+    explanation = ExplanationSerializer(source="facts.explanation", allow_null=True, read_only=True)
+    nodes_assigned = AssignedNodeSerializer(source="facts.nodes", many=True, read_only=True, help_text="The nodes that it holds now.")
+    drain = DrainSerializer(source="cluster", allow_null=True, read_only=True, help_text=DRAIN_HELP)
+    time_left_s = serializers.FloatField(
+        source="facts.time_left_s", allow_null=True, read_only=True, help_text="Seconds until the end of its present window."
+    )
+    eviction_notice = EvictionNoticeSerializer(
+        source="facts.notice", allow_null=True, read_only=True, help_text="The notice of its eviction, and when it would run again."
+    )
+    failed_jobs = serializers.ListField(
+        source="facts.failed_jobs", child=serializers.CharField(), read_only=True, help_text=FAILED_JOBS_HELP
+    )
+    borrows = serializers.BooleanField(source="facts.borrows", read_only=True, help_text=BORROWS_HELP)
     template = serializers.CharField(source="template.name", default=None, allow_null=True, help_text="The template that was used.")
     template_id = serializers.UUIDField(allow_null=True)
-    origin = serializers.SerializerMethodField(help_text="The Kubernetes object that it was created from; null without one.")
+    origin = OriginSerializer(
+        source="facts.origin",
+        allow_null=True,
+        read_only=True,
+        help_text="The Kubernetes object that it was created from; null without one.",
+    )
     idle_timeout_s = serializers.IntegerField(allow_null=True, help_text="The requested value. 0: never; null: the policy's.")
-    idle = serializers.SerializerMethodField(help_text="Null: its GPUs work or are not measured, or it has no idle time-out.")
+    idle = IdlenessSerializer(
+        source="facts.idle",
+        allow_null=True,
+        read_only=True,
+        help_text="Null: its GPUs work or are not measured, or it has no idle time-out.",
+    )
     remaining_s = serializers.IntegerField(help_text="The part of its duration that it has not run; it is queued again for this time.")
 
     class Meta:
         model = Gpr
         fields = ["id", "name", "slice", "slice_id", "owner", "owner_id", "shape", "min_gpu_memory_gib", "nodes", "gpus_per_node"]
         fields += ["duration_s", "priority", "clusters", "earliest_start_at", "after", "after_id", "after_condition"]
-        fields += ["is_booking", "node_type", "rdma", "within", "idle_timeout_s"]
-        fields += ["evictable"]
-        fields += [
-            "may_evict",
-            "requeue_on_failure",
-            "run_checks",
-            "model",
-            "state",
-            "end_reason",
-            "version",
-            "approval_reasons",
-            "decide_by_at",
-            "policy_version",
-        ]
+        fields += ["is_booking", "node_type", "rdma", "within", "idle_timeout_s", "evictable", "may_evict", "requeue_on_failure"]
+        fields += ["run_checks", "model", "state", "end_reason", "version", "approval_reasons", "decide_by_at", "policy_version"]
         fields += ["position", "promised_start_at", "at_risk", "estimate", "explanation", "cluster", "cluster_id", "nodes_assigned"]
         fields += ["created_at", "queued_at", "provisioning_at", "active_at", "ends_at", "ended_at", "time_left_s", "remaining_s"]
         fields += ["idle", "drain", "borrows", "eviction_notice", "failed_jobs", "template", "template_id", "origin"]
 
-    @property
-    def _page(self) -> GprPage:
-        page: GprPage = self.context["page"]
-        return page
-
-    def get_clusters(self, gpr: Any) -> list[str]:
-        return [cluster.name for cluster in gpr.named_clusters]
-
-    def get_after(self, gpr: Gpr) -> str | None:
-        found = self._page.predecessors.get(gpr.pk)
-        return found.name if found else None
-
-    @extend_schema_field(serializers.UUIDField(allow_null=True))
-    def get_after_id(self, gpr: Gpr) -> UUID | None:
-        found = self._page.predecessors.get(gpr.pk)
-        return found.id if found else None
-
-    def get_cluster(self, gpr: Gpr) -> str | None:
-        return gpr.cluster.name if gpr.cluster else None
-
-    @extend_schema_field(DrainSerializer(allow_null=True))
-    def get_drain(self, gpr: Gpr) -> Any:
-        return nested(DrainSerializer, gpr.cluster)
-
     @extend_schema_field(serializers.ChoiceField(choices=EndReason.choices, allow_null=True))
     def get_end_reason(self, gpr: Gpr) -> str | None:
         return gpr.end_reason or None
-
-    def get_position(self, gpr: Gpr) -> int | None:
-        return self._page.statuses[gpr.pk].position
-
-    def get_promised_start_at(self, gpr: Gpr) -> datetime | None:
-        return promised_start_of(gpr)
 
     @extend_schema_field(serializers.ChoiceField(choices=CAUSES, allow_null=True))
     def get_at_risk(self, gpr: Gpr) -> str | None:
@@ -252,48 +249,16 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
 
     @extend_schema_field(WaitSerializer(allow_null=True))
     def get_estimate(self, gpr: Gpr) -> Any:
-        promised_at = promised_start_of(gpr)
-        if gpr.state != GprState.QUEUED or gpr.planned_start_at is None or promised_at is None:
+        promise = gpr.current_promise
+        if gpr.state != GprState.QUEUED or gpr.planned_start_at is None or promise is None:
             return None
         wait = {
             "start_at": gpr.planned_start_at,
-            "p50_at": gpr.promise.p50_at or gpr.planned_start_at,
-            "p90_at": gpr.promise.p90_at or max(promised_at, gpr.planned_start_at),
-            "basis": BOOKED if gpr.is_booking else LEARNED if gpr.promise.p90_at else NO_HISTORY,
+            "p50_at": promise.p50_at or gpr.planned_start_at,
+            "p90_at": promise.p90_at or max(promise.promised_start_at, gpr.planned_start_at),
+            "basis": BOOKED if gpr.is_booking else LEARNED if promise.p90_at else NO_HISTORY,
         }
         return nested(WaitSerializer, wait)
-
-    @extend_schema_field(ExplanationSerializer(allow_null=True))
-    def get_explanation(self, gpr: Gpr) -> Any:
-        explanation = self._page.statuses[gpr.pk].explanation
-        return nested(ExplanationSerializer, explanation)
-
-    @extend_schema_field(AssignedNodeSerializer(many=True))
-    def get_nodes_assigned(self, gpr: Any) -> Any:
-        return [nested(AssignedNodeSerializer, AssignedNode(row, self._page.gpus.get(row.pk, ()))) for row in gpr.held_now]
-
-    @extend_schema_field(EvictionNoticeSerializer(allow_null=True))
-    def get_eviction_notice(self, gpr: Gpr) -> Any:
-        row = self._page.notices.get(gpr.pk)
-        return nested(EvictionNoticeSerializer, row)
-
-    @extend_schema_field(IdlenessSerializer(allow_null=True))
-    def get_idle(self, gpr: Gpr) -> Any:
-        return nested(IdlenessSerializer, idleness_of(gpr))
-
-    @extend_schema_field(OriginSerializer(allow_null=True))
-    def get_origin(self, gpr: Gpr) -> Any:
-        claim = getattr(gpr, "cluster_request", None)
-        return nested(OriginSerializer, claim)
-
-    def get_failed_jobs(self, gpr: Gpr) -> list[str]:
-        return list(self._page.failed_jobs.get(gpr.pk, ()))
-
-    def get_borrows(self, gpr: Gpr) -> bool:
-        return gpr.pk in self._page.borrowers
-
-    def get_time_left_s(self, gpr: Gpr) -> float | None:
-        return gpr.time_left_s(self._page.now)
 
 
 class MoveSerializer(OutputSerializer[Any]):
@@ -364,25 +329,8 @@ class StepSerializer(ModelOutputSerializer[StepResult]):
 
     class Meta:
         model = StepResult
-        fields = [
-            "id",
-            "name",
-            "step",
-            "stage",
-            "gpr_id",
-            "node_id",
-            "node",
-            "run",
-            "attempt",
-            "outcome",
-            "skipped_why",
-            "started_at",
-            "ended_at",
-            "blames_node",
-            "log",
-            "evidence",
-            "results",
-        ]
+        fields = ["id", "name", "step", "stage", "gpr_id", "node_id", "node", "run", "attempt", "outcome", "skipped_why"]
+        fields += ["started_at", "ended_at", "blames_node", "log", "evidence", "results"]
 
     @extend_schema_field(serializers.ChoiceField(choices=["entry", "exit"]))
     def get_stage(self, row: StepResult) -> str:
@@ -391,37 +339,20 @@ class StepSerializer(ModelOutputSerializer[StepResult]):
 
 
 class QueueRowSerializer(ModelOutputSerializer[Gpr]):
-    position = serializers.SerializerMethodField(help_text=POSITION_HELP)
+    position = serializers.IntegerField(source="status.position", read_only=True, allow_null=True, help_text=POSITION_HELP)
     slice = serializers.CharField(source="slice.name")
     slice_id = serializers.UUIDField()
     owner = serializers.CharField(source="owner.name")
-    promised_start_at = serializers.SerializerMethodField(help_text=PROMISED_HELP)
-    reason = serializers.SerializerMethodField(help_text="Why it waits, as a sentence.")
-    explanation = serializers.SerializerMethodField()
+    promised_start_at = serializers.DateTimeField(
+        source="current_promise.promised_start_at", default=None, allow_null=True, read_only=True, help_text=PROMISED_HELP
+    )
+    reason = serializers.CharField(source="status.reason", read_only=True, help_text="Why it waits, as a sentence.")
+    explanation = ExplanationSerializer(source="status.explanation", read_only=True, allow_null=True)
 
     class Meta:
         model = Gpr
         fields = ["id", "name", "position", "slice", "slice_id", "owner", "priority", "shape", "nodes", "gpus_per_node", "duration_s"]
         fields += ["queued_at", "planned_start_at", "promised_start_at", "reason", "explanation"]
-
-    def _status(self, gpr: Gpr) -> QueueStatus:
-        status: QueueStatus = self.context["statuses"][gpr.pk]
-        return status
-
-    def get_position(self, gpr: Gpr) -> int | None:
-        return self._status(gpr).position
-
-    def get_promised_start_at(self, gpr: Gpr) -> datetime | None:
-        return promised_start_of(gpr)
-
-    def get_reason(self, gpr: Gpr) -> str:
-        explanation = self._status(gpr).explanation
-        return explanation.sentence if explanation else ""
-
-    @extend_schema_field(ExplanationSerializer(allow_null=True))
-    def get_explanation(self, gpr: Gpr) -> Any:
-        explanation = self._status(gpr).explanation
-        return nested(ExplanationSerializer, explanation)
 
 
 class OrderSerializer(OutputSerializer[Any]):
@@ -539,8 +470,3 @@ class OffersSerializer(OutputSerializer[Any]):
         child=serializers.CharField(),
         help_text="The policy rules that it exceeds. It would first wait for approval, and the offers count from then.",
     )
-
-
-def promised_start_of(gpr: Gpr) -> datetime | None:
-    promise = gpr.current_promise
-    return promise.promised_start_at if promise else None
