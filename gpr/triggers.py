@@ -6,88 +6,26 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from core.triggers import Triggers
+from gpr.allocation.rows import GprRow, PromiseRow, ShadowRow
 from gpr.models import TRANSITIONS, GprState
+from inventory.rows import InventoryNode
 
 MOVES: Final = ", ".join(f"('{old.value}', '{new.value}')" for old in GprState for new in GprState if new in TRANSITIONS.get(old, ()))
 FIRST: Final = f"('{GprState.PENDING_APPROVAL.value}', '{GprState.QUEUED.value}')"
+_OWN: Final = tuple(name for name in GprRow._fields if "__" not in name and name != "pk")
+_OF_SLICE: Final = tuple(name.removeprefix("slice__") for name in GprRow._fields if name.startswith("slice__"))
+_OF_NODE: Final = tuple(name for name in InventoryNode._fields if name not in {"pk", "is_cordoned", "has_sick_gpu"})
 # Tables that plans read: the kind of the change, the column that names what changed, and the columns that matter; none: the rows only come
 # and go.
 WATCHED: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
-    "gpr_gpr": (
-        "gpr",
-        "id",
-        (
-            "version",
-            "priority",
-            "nodes",
-            "gpus_per_node",
-            "remaining_s",
-            "shape",
-            "min_gpu_memory_gib",
-            "node_type",
-            "rdma",
-            "within",
-            "allowed_shapes",
-            "earliest_start_at",
-            "after_id",
-            "after_condition",
-            "is_booking",
-            "run",
-            "may_evict",
-            "evictable",
-            "place_share",
-            "place_key",
-            "turn_at",
-            "slice_id",
-            "state",
-            "provisioning_at",
-            "requeue_on_failure",
-        ),
-    ),
-    "gpr_promise": (
-        "gpr",
-        "gpr_id",
-        ("made_at", "promised_start_at", "slot_pool", "slot_start_at", "slot_nodes", "lost_cause", "lost_cause_id"),
-    ),
-    "gpr_shadow": (
-        "gpr",
-        "gpr_id",
-        (
-            "made_at",
-            "priority",
-            "gpu_s",
-            "gpus_per_node",
-            "patient",
-            "patient_starts_at",
-            "patient_ends_at",
-            "strict",
-            "strict_starts_at",
-            "strict_ends_at",
-        ),
-    ),
+    "gpr_gpr": ("gpr", "id", (*_OWN, "state", "provisioning_at", "requeue_on_failure")),
+    "gpr_promise": ("gpr", "gpr_id", PromiseRow._fields[1:]),
+    "gpr_shadow": ("gpr", "gpr_id", ShadowRow._fields[1:]),
     "gpr_gpr_clusters": ("gpr", "gpr_id", ()),
     "inventory_reservation": ("gpr", "gpr_id", ("replaces_id", "node_id", "ends_at", "slice_id", "state")),
-    "inventory_node": (
-        "node",
-        "id",
-        (
-            "cluster_id",
-            "name",
-            "shape",
-            "node_type",
-            "gpu_memory_gib",
-            "rdma",
-            "gpu_count",
-            "zone",
-            "rack",
-            "nvlink_domain",
-            "is_ready",
-            "cordoned_at",
-            "gone_at",
-        ),
-    ),
+    "inventory_node": ("node", "id", (*_OF_NODE, "cordoned_at", "gone_at")),
     "inventory_gpu": ("node", "node_id", ("is_healthy", "gone_at")),
-    "slices_slice": ("slice", "id", ("project_id", "home_id", "burst_gain_s", "may_order")),
+    "slices_slice": ("slice", "id", _OF_SLICE),
     "slices_slice_clusters": ("slice", "slice_id", ()),
     "slices_quota": ("settings", "id", ("project_id", "slice_id", "shape", "guaranteed_gpus", "most_gpus")),
     "slices_project": ("settings", "id", ()),

@@ -2,17 +2,3 @@ from journal.models.channels import Channel, ChannelKind, Delivery, DeliveryStat
 from journal.models.events import Event, Severity
 from journal.models.notices import Notice, NoticeSettings, Outbox
 from journal.models.retention import EventRetention
-
-__all__ = [
-    "Channel",
-    "ChannelKind",
-    "Delivery",
-    "DeliveryState",
-    "Digest",
-    "Event",
-    "EventRetention",
-    "Notice",
-    "NoticeSettings",
-    "Outbox",
-    "Severity",
-]

@@ -22,14 +22,8 @@ from simulation.joblist import BadList, TraceJob, read_jobs, read_nodes, read_qu
 from simulation.replay import PLANNERS, POLICIES, STANDARD, Scheduler, replay
 from simulation.report import report, schedule_csv, to_json, write_whole
 
-# Option of the command: field of Policy.
-POLICY_VALUES: Final = {
-    "notice_s": "notice_s",
-    "least_run_s": "least_run_s",
-    "eviction_gain_s": "eviction_gain_s",
-    "break_from": "break_from",
-    "gang_patience": "gang_patience",
-}
+# Options of the command that are fields of PlanPolicy.
+POLICY_VALUES: Final = ("notice_s", "least_run_s", "eviction_gain_s", "break_from", "gang_patience")
 
 
 class Command(BaseCommand):
@@ -112,7 +106,7 @@ def _add_policy_values(parser: ArgumentParser) -> None:
         ("least_run_s", "How long a box runs at least before it may be evicted."),
         ("eviction_gain_s", "No request is evicted for a start that is sooner by less."),
     ):
-        standard = getattr(STANDARD, POLICY_VALUES[name])
+        standard = getattr(STANDARD, name)
         group.add_argument(f"--{name.replace('_', '-')}", type=_seconds_or_0, metavar="S", help=f"{text} Default: {standard}.")
     group.add_argument(
         "--break-from",
@@ -131,7 +125,7 @@ def _add_policy_values(parser: ArgumentParser) -> None:
 
 def _scheduler(options: dict[str, Any], pools: tuple[Pool, ...], quotas: tuple[Quota, ...], jobs: tuple[TraceJob, ...]) -> Scheduler:
     policy = options["policy"]
-    values = {field: options[name] for name, field in POLICY_VALUES.items() if options[name] is not None}
+    values = {name: options[name] for name in POLICY_VALUES if options[name] is not None}
     if policy not in PLANNERS:
         used = {
             "quotas": quotas,
