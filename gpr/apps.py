@@ -37,6 +37,6 @@ class GprConfig(AppConfig):
 
 def _request_handler() -> ClusterRequestHandler:
     # It imports the planner and its compiler: 80 MB, which Celery's beat and parent process do not need.
-    from gpr.cluster_requests.services import GprRequestHandler
+    from gpr.cluster_requests import handler
 
-    return GprRequestHandler()
+    return handler

@@ -69,8 +69,9 @@ def receive_sync(*, bearer: str, body: bytes, now: datetime) -> ReceivedSync:
     message = _sync_request(body)
     session_epoch = sync_receive(agent=agent, message=message, now=now)
     tenancy.take_report(agent.cluster, message, now)
-    cluster_requests.take_failed_jobs(agent.cluster, message.jobs_failed, now)
-    cluster_requests.take_workloads(agent.cluster, message.workloads_seen, now)
+    handler = cluster_requests.handler()
+    handler.take_failed_jobs(cluster=agent.cluster, failed=message.jobs_failed, now=now)
+    handler.take_workloads(cluster=agent.cluster, seen=message.workloads_seen, now=now)
     return ReceivedSync(agent, message, session_epoch, now)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Protocol
 from uuid import UUID
@@ -30,25 +30,25 @@ from protocol.tenancy.workloads import JobWorkload, LogAsk, LogChunk, LogReply, 
 
 
 class ClusterRequestHandler(Protocol):
-    def states(self, cluster_id: UUID, now: datetime) -> tuple[ClusterRequestState, ...]:
+    def states(self, cluster_id: UUID, *, now: datetime) -> tuple[ClusterRequestState, ...]:
         """Returns the states ordered by id."""
 
-    def life_marks(self, cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
+    def life_marks(self, cluster_id: UUID, *, now: datetime) -> tuple[LifeMark, ...]:
         """Returns recent events of all GPRs that concern the cluster."""
 
     def auto_templates(self, cluster_id: UUID) -> tuple[AutoTemplate, ...]:
         """Returns templates for waiting pods, ordered by id."""
 
-    def take(self, cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> Sequence[ClusterRequestAnswer]:
+    def take(self, *, cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> Sequence[ClusterRequestAnswer]:
         """Answers in order, in its own transactions: a request that fails does not stop the others."""
 
-    def take_failed_jobs(self, cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
+    def take_failed_jobs(self, *, cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
         """Takes Jobs that failed after they had run in a GPR."""
 
     def workloads(self, cluster_id: UUID) -> tuple[JobWorkload, ...]:
         """Returns what runs in open boxes, ordered by id."""
 
-    def take_workloads(self, cluster: Cluster, seen: Sequence[WorkloadSeen], now: datetime) -> None:
+    def take_workloads(self, *, cluster: Cluster, seen: Sequence[WorkloadSeen], now: datetime) -> None:
         """Takes how workloads go."""
 
     def log_asks(self, cluster_id: UUID, now: datetime) -> tuple[LogAsk, ...]:
@@ -57,7 +57,7 @@ class ClusterRequestHandler(Protocol):
     def idle_releases(self, cluster_id: UUID) -> tuple[IdleRelease, ...]:
         """Returns the boxes of which people were warned that they are released, since their GPUs do nothing."""
 
-    def take_log(self, cluster: Cluster, chunk: LogChunk, now: datetime) -> str:
+    def take_log(self, *, cluster: Cluster, chunk: LogChunk, now: datetime) -> str:
         """Returns how far the output is stored."""
 
 
@@ -81,48 +81,14 @@ def set_handler(make: Callable[[], ClusterRequestHandler]) -> None:
     _makers[:] = [make]
 
 
-def _handlers() -> Iterator[ClusterRequestHandler]:
-    return (make() for make in _makers)
-
-
-def states(cluster_id: UUID, now: datetime) -> tuple[ClusterRequestState, ...]:
-    return tuple(state for handler in _handlers() for state in handler.states(cluster_id, now))
-
-
-def life_marks(cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
-    return tuple(mark for handler in _handlers() for mark in handler.life_marks(cluster_id, now))
-
-
-def auto_templates(cluster_id: UUID) -> tuple[AutoTemplate, ...]:
-    return tuple(template for handler in _handlers() for template in handler.auto_templates(cluster_id))
-
-
-def take_failed_jobs(cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
-    for handler in _handlers():
-        handler.take_failed_jobs(cluster, failed, now)
-
-
-def workloads(cluster_id: UUID) -> tuple[JobWorkload, ...]:
-    return tuple(workload for handler in _handlers() for workload in handler.workloads(cluster_id))
-
-
-def take_workloads(cluster: Cluster, seen: Sequence[WorkloadSeen], now: datetime) -> None:
-    for handler in _handlers() if seen else ():
-        handler.take_workloads(cluster, seen, now)
-
-
-def log_asks(cluster_id: UUID, now: datetime) -> tuple[LogAsk, ...]:
-    return tuple(ask for handler in _handlers() for ask in handler.log_asks(cluster_id, now))
-
-
-def idle_releases(cluster_id: UUID) -> tuple[IdleRelease, ...]:
-    return tuple(release for handler in _handlers() for release in handler.idle_releases(cluster_id))
+def handler() -> ClusterRequestHandler:
+    return _makers[0]()
 
 
 def receive_log(agent: AgentIdentity, chunk: LogChunk, now: datetime) -> LogReply:
     """Raises AgentSuperseded."""
     session_check(AgentSession.objects.get(pk=agent.cluster.pk), chunk.session_epoch)
-    return LogReply(until="".join(handler.take_log(agent.cluster, chunk, now) for handler in _handlers()))
+    return LogReply(until=handler().take_log(cluster=agent.cluster, chunk=chunk, now=now))
 
 
 def receive(agent: AgentIdentity, message: RawClusterRequests, now: datetime) -> ClusterRequestsReply:
@@ -131,7 +97,7 @@ def receive(agent: AgentIdentity, message: RawClusterRequests, now: datetime) ->
     session_check(AgentSession.objects.get(pk=agent.cluster.pk), message.session_epoch)
     decoded = [_decode(raw) for raw in message.claims]
     requests = [each for each in decoded if isinstance(each, ClusterRequest)]
-    answers = iter([answer for handler in _handlers() for answer in handler.take(agent.cluster, requests, now)])
+    answers = iter(handler().take(cluster=agent.cluster, requests=requests, now=now))
     in_order = (next(answers) if isinstance(each, ClusterRequest) else each for each in decoded if each is not None)
     return ClusterRequestsReply(answers=tuple(in_order))
 

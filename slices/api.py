@@ -252,7 +252,6 @@ class MemberViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceScope
         data = self.body(MemberChange)
         return Response({"id": None, "name": data["user"], "role": data["role"], "is_by_group": False}, status=status.HTTP_201_CREATED)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, slice: str, user: str) -> Response:
         slice_ = self.slice(Verb.MANAGE)
         member_remove(slice_=slice_, user=self.get_object().user, actor=actor_of(request), now=self.now)

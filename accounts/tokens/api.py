@@ -120,7 +120,6 @@ class TokenViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
     def answer(self, token: ApiToken, *, plain: str | None) -> Response:
         return Response(NewTokenSerializer(token, context={"plain": plain}).data, status=status.HTTP_201_CREATED)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, ref: str, **kwargs: Any) -> Response:
         """Revoke the token at once. It stays in the list."""
         token_revoke(token=self.get_object(), actor=actor_of(request), now=self.now)

@@ -95,7 +95,7 @@ class BudgetViewSet(ApiViewSet[Any]):
         budget_change(budget=budget_decided_by(actor, pk), change=change, actor=actor, now=self.now, why=why)
         return self._answer(pk)
 
-    @extend_schema(parameters=[WHY], responses={204: None})
+    @extend_schema(parameters=[WHY])
     def destroy(self, request: Request, pk: str) -> Response:
         actor, why = actor_of(request), reason_of(request)
         budget_delete(budget=budget_decided_by(actor, pk), actor=actor, now=self.now, why=why)

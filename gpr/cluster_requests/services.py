@@ -25,15 +25,9 @@ from accounts.models import User
 from accounts.policy import Verb, may
 from core.errors import Conflict, EgsError, IllegalTransition, InvalidInput, NotAllowed, NotFound, OverPolicy, QueueFull, StaleState
 from gpr.allocation.stored_plan import plan_lock
-from gpr.cluster_requests.life_marks import life_marks_of
-from gpr.cluster_requests.states import cluster_request_states
 from gpr.events import gpr_event
-from gpr.evictions.failed_jobs import jobs_failed_take
-from gpr.idle.selectors import idle_releases_of
-from gpr.jobs.logs import log_take
 from gpr.jobs.manifest_text import objects_of_text
-from gpr.jobs.selectors import log_asks_of, workloads_of
-from gpr.jobs.services import job_add, spec_for_job, workloads_take
+from gpr.jobs.services import job_add, spec_for_job
 from gpr.jobs.spec import JobSpec
 from gpr.models import ENDED, ClusterRequestRecord, EndReason, Gpr, GprState, GprTemplate
 from gpr.requests.editing import gpr_cancel, gpr_edit, gprs_cancel, spec_of
@@ -42,27 +36,21 @@ from gpr.requests.inputs import GprCreate, spec_of_create
 from gpr.requests.selectors import templates_of
 from gpr.requests.services import gprs_submit
 from gpr.requests.spec import NAME_MAX_CHARS, GprSpec, policy_breaches
-from gpr.templates.automatic import auto_templates_of, spec_of_template
+from gpr.templates.automatic import spec_of_template
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
 from journal.models import Event
 from journal.services import events_record
-from protocol.agents.sync import IdleRelease
 from protocol.cluster_names import ACCOUNTS, AGENT, NAMESPACE
 from protocol.decoding import convert
 from protocol.tenancy.cluster_requests import (
-    AutoTemplate,
     ClusterRequest,
     ClusterRequestAnswer,
     ClusterRequestSpec,
-    ClusterRequestState,
     ClusterRequestVerdict,
     JobAsk,
     ModelDescription,
 )
-from protocol.tenancy.life_marks import LifeMark
-from protocol.tenancy.waiting_pods import JobFailed
-from protocol.tenancy.workloads import JobWorkload, LogAsk, LogChunk, WorkloadSeen
 from protocol.tenancy.workspaces import BindingState
 from slices.models import KubeconfigState, Namespace, Slice
 from slices.selectors import first_owner, kubeconfig_behind, slices_visible_to_members
@@ -115,40 +103,6 @@ class _Filing(NamedTuple):
     actor: User  # for whom it is filed
     spec: GprSpec
     what: JobSpec | None  # what is to run there
-
-
-class GprRequestHandler:
-    """Implements the handler of inventory.cluster_requests."""
-
-    def states(self, cluster_id: UUID, now: datetime) -> tuple[ClusterRequestState, ...]:
-        return cluster_request_states(cluster_id, now=now)
-
-    def life_marks(self, cluster_id: UUID, now: datetime) -> tuple[LifeMark, ...]:
-        return life_marks_of(cluster_id, now=now)
-
-    def auto_templates(self, cluster_id: UUID) -> tuple[AutoTemplate, ...]:
-        return auto_templates_of(cluster_id)
-
-    def take(self, cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> Sequence[ClusterRequestAnswer]:
-        return cluster_requests_take(cluster=cluster, requests=requests, now=now)
-
-    def take_failed_jobs(self, cluster: Cluster, failed: Sequence[JobFailed], now: datetime) -> None:
-        jobs_failed_take(cluster=cluster, failed=failed, now=now)
-
-    def workloads(self, cluster_id: UUID) -> tuple[JobWorkload, ...]:
-        return workloads_of(cluster_id)
-
-    def take_workloads(self, cluster: Cluster, seen: Sequence[WorkloadSeen], now: datetime) -> None:
-        workloads_take(cluster=cluster, seen=seen, now=now)
-
-    def log_asks(self, cluster_id: UUID, now: datetime) -> tuple[LogAsk, ...]:
-        return log_asks_of(cluster_id, now)
-
-    def idle_releases(self, cluster_id: UUID) -> tuple[IdleRelease, ...]:
-        return idle_releases_of(cluster_id)
-
-    def take_log(self, cluster: Cluster, chunk: LogChunk, now: datetime) -> str:
-        return log_take(cluster=cluster, chunk=chunk, now=now)
 
 
 def cluster_requests_take(*, cluster: Cluster, requests: Sequence[ClusterRequest], now: datetime) -> list[ClusterRequestAnswer]:

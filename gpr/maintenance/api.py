@@ -133,7 +133,6 @@ class MaintenanceViewSet(mixins.ListModelMixin, ApiViewSet[Any]):
         preview = preview_maintenance(window=_draft(self.body(MaintenanceCreate), actor=actor, now=self.now), now=self.now)
         return Response(MaintenanceEffectsSerializer(preview).data)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, ref: str) -> Response:
         """Cancel the rest of the window. It stays in the list as canceled."""
         actor = actor_of(request)

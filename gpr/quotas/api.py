@@ -99,7 +99,7 @@ class QuotaViewSet(ApiViewSet[Any]):
         quota_change(quota=quota_for(actor, pk), change=change, actor=actor, now=self.now, why=why)
         return self._answer(pk)
 
-    @extend_schema(parameters=[WHY], responses={204: None})
+    @extend_schema(parameters=[WHY])
     def destroy(self, request: Request, pk: str) -> Response:
         actor, why = actor_of(request), reason_of(request)
         quota_delete(quota=quota_for(actor, pk), actor=actor, now=self.now, why=why)

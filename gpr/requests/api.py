@@ -169,7 +169,7 @@ class GprViewSet(ApiViewSet[Gpr]):
                 data.setdefault("after_condition", AfterCondition.ANY)
         return gpr, spec_of(gpr, **data)
 
-    @extend_schema(parameters=[VERSION], responses={204: None})
+    @extend_schema(parameters=[VERSION])
     def destroy(self, request: Request, pk: str) -> Response:
         """Cancel a waiting request. It stays in the list as CANCELED."""
         version = version_of(request.query_params.get("version"))

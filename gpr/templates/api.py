@@ -139,7 +139,6 @@ class TemplateViewSet(mixins.ListModelMixin, ApiViewSet[GprTemplate]):
         template = template_for(actor, ref, write=True)
         return self._answer(template_change(template=template, change=_change_of(data, actor), actor=actor, now=self.now))
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, ref: str) -> Response:
         """Delete the template. Requests that were created from it stay as they are."""
         actor = actor_of(request)

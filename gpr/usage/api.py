@@ -141,7 +141,6 @@ class PriceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
         made = price_set(shape=data["shape"], price=data["gpu_hour_price"], from_day=from_day, actor=actor_of(request), now=self.now)
         return Response(PriceSerializer(made).data, status=status.HTTP_201_CREATED)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Delete a price; the one before it holds again."""
         price_delete(price=self.get_object(), actor=actor_of(request), now=self.now)

@@ -14,7 +14,8 @@ from django.db.models import F
 
 from core.words import plural
 from core.written_sql import IdParam, WrittenQuery, rows_update
-from inventory import cluster_requests, tenancy
+from inventory import tenancy
+from inventory.cluster_requests import handler
 from inventory.models import AgentSession, Cluster, Gpu, Hub, Node, Repair, Reservation, SupplyOrder, SupplyOrderState
 from inventory.rows import gpus_by_reservation
 from inventory.services import repairs
@@ -116,10 +117,10 @@ def sync_reply(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int
         **ASSIGNMENTS.tell(message, generation, lambda: assignments),
         **WORKSPACES.tell(message, generation, lambda: tenancy.workspaces(cluster_id)),
         # Places and estimates change without a new generation.
-        **CLUSTER_REQUESTS.tell(message, generation, lambda: cluster_requests.states(cluster_id, now)),
-        **LIFE.tell(message, generation, lambda: cluster_requests.life_marks(cluster_id, now)),
-        **TEMPLATES.tell(message, generation, lambda: cluster_requests.auto_templates(cluster_id)),
-        **WORKLOADS.tell(message, generation, lambda: cluster_requests.workloads(cluster_id)),
+        **CLUSTER_REQUESTS.tell(message, generation, lambda: handler().states(cluster_id, now=now)),
+        **LIFE.tell(message, generation, lambda: handler().life_marks(cluster_id, now=now)),
+        **TEMPLATES.tell(message, generation, lambda: handler().auto_templates(cluster_id)),
+        **WORKLOADS.tell(message, generation, lambda: handler().workloads(cluster_id)),
     }
     return SyncReply(
         hub_id=hub_id(),
@@ -132,8 +133,8 @@ def sync_reply(*, agent: AgentIdentity, message: SyncRequest, session_epoch: int
         orders=node_orders(cluster_id=agent.cluster.pk),
         repairs_drift=repairs_drift,
         warn_before_s=settings.EGS_END_WARNING_S,
-        log_asks=cluster_requests.log_asks(cluster_id, now) if message.have_workloads is not None else (),
-        idle_releases=cluster_requests.idle_releases(cluster_id),
+        log_asks=handler().log_asks(cluster_id, now) if message.have_workloads is not None else (),
+        idle_releases=handler().idle_releases(cluster_id),
         **lists,
     )
 

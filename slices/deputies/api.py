@@ -63,7 +63,6 @@ class DeputyViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet
         made = deputy_name(approver=actor_of(request), reference=data["user"], **times, now=self.now)
         return Response(DeputySerializer(made).data, status=status.HTTP_201_CREATED)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Withdraw the deputy at once."""
         row, actor = self.get_object(), actor_of(request)

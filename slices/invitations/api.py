@@ -67,7 +67,6 @@ class SliceInvitationViewSet(mixins.ListModelMixin, SliceScopedViewSet):
     def get_queryset(self) -> QuerySet[Invitation]:
         return self.slice(Verb.MANAGE).invitations.select_related("slice__project", "invited_by")
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, slice: str, invitation: str) -> Response:
         row = one_by_reference(self.get_queryset(), invitation, what="invitation")
         invitation_withdraw(invitation=row, actor=actor_of(request), now=self.now)

@@ -86,7 +86,6 @@ class KubeconfigViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceS
         answer = {"id": row.pk, "name": row.name, "kubeconfig": text, "expires_at": row.expires_at}
         return Response(KubeconfigTextSerializer(answer).data, headers={"Cache-Control": "no-store"})
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, slice: str, kubeconfig: str) -> Response:
         """Revoke it. The cluster refuses it within seconds."""
         actor = actor_of(request)

@@ -66,7 +66,6 @@ class NamespaceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceSc
         )
         return Response(NamespaceSerializer(namespace).data, status=status.HTTP_201_CREATED)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, slice: str, namespace: str) -> Response:
         """Unbind it, or withdraw the request for it."""
         self.slice(Verb.MANAGE)

@@ -58,7 +58,6 @@ class SliceGroupViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, SliceS
         )
         return Response(SliceGroupSerializer(made).data, status=status.HTTP_201_CREATED)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, slice: str, pk: str) -> Response:
         self.slice(Verb.MANAGE)
         group_remove(group=self.get_object(), actor=actor_of(request), now=self.now)
@@ -101,7 +100,6 @@ class ProjectAdminViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiV
         row = project_admin_add(project=self._project(), user=user, actor=actor_of(request), now=self.now)
         return Response(ProjectAdminSerializer(row).data, status=status.HTTP_201_CREATED)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, project: str, admin: str) -> Response:
         project_admin_remove(row=self.get_object(), actor=actor_of(request), now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -85,7 +85,6 @@ class ServiceAccountViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, Sl
         service_account_change(account=row, **data, actor=actor_of(request), now=self.now)
         return Response(ServiceAccountSerializer(service_account_of(slice_, account)).data)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, slice: str, account: str) -> Response:
         """Delete it: its tokens end at once. Requests and records keep its name."""
         slice_ = self.slice(Verb.MANAGE)

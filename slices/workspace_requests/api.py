@@ -110,7 +110,6 @@ class WorkspaceRequestViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, 
         made = workspace_request_create(terms=terms, actor=actor_of(request), now=self.now)
         return Response(WorkspaceRequestSerializer(made).data, status=status.HTTP_201_CREATED)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         """Withdraw a request that waits."""
         actor = actor_of(request)

@@ -129,7 +129,6 @@ class ChannelViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
         changed = channel_change(channel=self.get_object(), changes=changes, actor=actor_of(request), now=self.now)
         return Response(self.get_serializer(changed).data)
 
-    @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: str) -> Response:
         channel_delete(channel=self.get_object(), actor=actor_of(request), now=self.now)
         return Response(status=status.HTTP_204_NO_CONTENT)
