@@ -446,7 +446,7 @@ def test_one_that_fails_for_whatever_reason_is_asked_for_again_and_stops_no_othe
             raise RuntimeError("a mistake of ours")
         return spec_of_create(data, actor=actor)
 
-    monkeypatch.setattr("gpr.cluster_requests.services.spec_of_create", faulty)
+    monkeypatch.setattr("gpr.cluster_requests.filing.spec_of_create", faulty)
 
     answers = stage.claims(claim("before"), claim("bad"), claim("after"))
 
