@@ -13,9 +13,8 @@ from rest_framework import mixins, serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 
-from core.rest.filters import Moment
+from core.rest.filters import KnownFilter, Moment, ReferenceFilter
 from core.rest.output import ModelOutputSerializer
-from core.rest.references import is_object
 from core.rest.sealed import SealedId
 from core.rest.views import ApiViewSet
 from core.streaming import StreamedText
@@ -27,8 +26,8 @@ EXPORT_ROWS = 500  # read at once
 
 
 class AuditFilter(filters.FilterSet):
-    actor = filters.CharFilter(method="by_actor", label="Id or name.")
-    slice = filters.CharFilter(method="by_slice", label="Id or name.")
+    actor = ReferenceFilter("actor", label="Id or name.")
+    slice = KnownFilter("slice_id", known=lambda reader: tenancy().slices_seen_by(reader))
     gpr = filters.UUIDFilter("gpr_id", label="Id.")
     kind = filters.CharFilter(lookup_expr="startswith", label="Beginning of the kind, e.g. `gpr.`.")
     text = filters.CharFilter("message", lookup_expr="icontains", label="Part of the message.")
@@ -37,12 +36,6 @@ class AuditFilter(filters.FilterSet):
     address = filters.CharFilter("address")
     since = Moment("at", lookup_expr="gte")
     until = Moment("at", lookup_expr="lt")
-
-    def by_actor(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
-        return rows.filter(is_object(value, path="actor"))
-
-    def by_slice(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
-        return rows.filter(slice_id__in=tenancy().slices_seen_by(self.request.user).filter(is_object(value)).values("pk"))
 
 
 class AuditSerializer(ModelOutputSerializer[Event]):

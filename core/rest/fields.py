@@ -13,6 +13,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.utils.serializer_helpers import BindingDict
 
+from core.errors import InvalidInput
 from core.names import MUST, PATTERN, name_fault, text_fault
 from core.rest.sentences import with_choices
 from protocol.manifests.text import quoted
@@ -29,6 +30,18 @@ def whole_number(text: str) -> int:
     if not _DIGITS.match(text) or abs(number := int(text)) > NUMBER_MAX:
         raise ValueError(text[:ECHO_MAX_CHARS])
     return number
+
+
+def count_given(asked: Mapping[str, str], name: str) -> int | None:
+    """Reads a count from the query of a URL. Raises InvalidInput."""
+    text = asked.get(name)
+    try:
+        count = None if text is None else whole_number(text)
+    except ValueError:
+        count = -1
+    if count is not None and count < 0:
+        raise InvalidInput({name: ["Must be a whole number, 0 or more."]})
+    return count
 
 
 class StrictSerializer(serializers.Serializer[Any]):

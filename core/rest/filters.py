@@ -101,6 +101,26 @@ class ReferenceFilter(filters.CharFilter):
         return rows.filter(self._only, is_object(value, path=self.field_name)) if value else rows
 
 
+class PersonFilter(ReferenceFilter):
+    """Takes `me`, too."""
+
+    def filter(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(**{self.field_name: self.parent.request.user}) if value == "me" else super().filter(rows, value)
+
+
+class KnownFilter(filters.CharFilter):
+    """Filters rows that store ids: a name is resolved among the objects that the reader may see now. `known(reader)`: these."""
+
+    def __init__(self, field_name: str, *, known: Callable[[Any], QuerySet[Any]]) -> None:
+        self._known = known
+        super().__init__(field_name, label="Id or name.")
+
+    def filter(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        if not value:
+            return rows
+        return rows.filter(**{f"{self.field_name}__in": self._known(self.parent.request.user).filter(is_object(value)).values("pk")})
+
+
 class _WholeField(forms.IntegerField):
     def to_python(self, value: Any) -> int | None:
         if value in self.empty_values:

@@ -18,7 +18,7 @@ from accounts.authentication import actor_of
 from accounts.models import Scope
 from accounts.policy import Verb
 from core.errors import InvalidInput
-from core.rest.fields import COUNT, Flag, FreeForm, Id, Nothing, StrictSerializer, Text, ToldNumber, Verbatim, whole_number
+from core.rest.fields import COUNT, Flag, FreeForm, Id, Nothing, StrictSerializer, Text, ToldNumber, Verbatim, count_given
 from core.rest.filters import ReferenceFilter, Words, YesNo
 from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.views import ApiViewSet
@@ -211,7 +211,7 @@ class BoxWorkViewSet(mixins.ListModelMixin, ApiViewSet[Job]):
     @action(detail=True, methods=["get"], filterset_class=None)
     def logs(self, request: Request, ref: str) -> Response:
         """Read the output of one pod. While somebody reads, its agent sends what comes; the last 256 KiB of each pod are kept."""
-        rank, since = (_whole(request.query_params.get(name), name) for name in ("rank", "since"))
+        rank, since = (count_given(request.query_params, name) or 0 for name in ("rank", "since"))
         part = log_read(job=self._job(ref), rank=rank, since=since, now=self.now)
         return Response(LogSerializer(part).data)
 
@@ -267,13 +267,3 @@ def _said(data: dict[str, Any]) -> dict[str, Any]:
     if "manifest" in data:
         data["objects_wanted"] = data.pop("manifest")
     return {name: data.pop(name) for name in FIELDS if name in data}
-
-
-def _whole(text: str | None, name: str) -> int:
-    try:
-        number = 0 if text is None else whole_number(text)
-    except ValueError:
-        number = -1
-    if number < 0:
-        raise InvalidInput({name: ["Must be a whole number, 0 or more."]})
-    return number

@@ -18,11 +18,10 @@ from accounts.policy import is_overseer
 from core.rest.fields import Text, WholeNumber
 from core.rest.filters import ReferenceFilter, Words
 from core.rest.output import ModelOutputSerializer, OutputSerializer
-from core.rest.references import is_object
 from core.rest.views import ApiViewSet
 from gpr.models import Gpr
 from gpr.policies.breaches import Found, breaches_after, breaches_now, follows, why_it_stands
-from gpr.requests.filters import GprFilter
+from gpr.requests.filters import GprFilter, ProjectFilter
 from gpr.requests.inputs import VERSION_HELP, WHY_MAX_CHARS
 from gpr.requests.selectors import gprs_visible_to
 from slices.models import PLATFORM_POLICY, Policy, PolicyVersion
@@ -119,7 +118,7 @@ class PolicyPreviewSerializer(OutputSerializer[Any]):
 
 class PolicyFilter(filters.FilterSet):
     kind = Words(choices=[(kind, kind) for kind in KINDS], method="by_kind")
-    project = filters.CharFilter(method="by_project", label="Id or name. Includes those of its slices.")
+    project = ProjectFilter(label="Id or name. Includes those of its slices.")
     slice = ReferenceFilter("slice", label="Id or name.")
 
     def by_kind(self, rows: QuerySet[Policy], name: str, value: Sequence[str]) -> QuerySet[Policy]:
@@ -128,9 +127,6 @@ class PolicyFilter(filters.FilterSet):
         for kind in value or KINDS:
             meant |= of[kind]
         return rows.filter(meant)
-
-    def by_project(self, rows: QuerySet[Policy], name: str, value: str) -> QuerySet[Policy]:
-        return rows.filter(is_object(value, path="project") | is_object(value, path="slice__project"))
 
 
 class PolicyViewSet(ApiViewSet[Any]):

@@ -20,8 +20,8 @@ from accounts.models import Scope
 from accounts.permissions import ADMINS_ONLY, HasScope, has_scope
 from accounts.policy import Verb, is_platform_admin
 from accounts.rates import ask_count
-from core.errors import EgsError, InvalidInput, NotAllowed, StaleState
-from core.rest.fields import COUNT, StrictSerializer, whole_number
+from core.errors import EgsError, NotAllowed, StaleState
+from core.rest.fields import COUNT, StrictSerializer, count_given
 from core.rest.preconditions import refuse_stale
 from core.rest.views import ApiViewSet
 from gpr.approvals.services import gpr_approve, gpr_reject
@@ -172,7 +172,7 @@ class GprViewSet(ApiViewSet[Gpr]):
     @extend_schema(parameters=[VERSION])
     def destroy(self, request: Request, pk: str) -> Response:
         """Cancel a waiting request. It stays in the list as CANCELED."""
-        version = version_of(request.query_params.get("version"))
+        version = count_given(request.query_params, "version")
         self._change(pk, version, partial(gpr_cancel, actor=actor_of(request), now=self.now))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -308,16 +308,6 @@ class GprViewSet(ApiViewSet[Gpr]):
         actor = actor_of(self.request)
         facts_add([gpr], actor=actor, now=self.now)
         return Response(GprDetailSerializer(gpr, context={"actor": actor}).data, **kwargs)
-
-
-def version_of(text: str | None) -> int | None:
-    try:
-        version = None if text is None else whole_number(text)
-    except ValueError:
-        version = -1
-    if version is not None and version < 0:
-        raise InvalidInput({"version": ["Must be a whole number, 0 or more."]})
-    return version
 
 
 class GprStepViewSet(ApiViewSet[StepResult]):

@@ -9,13 +9,13 @@ from django_filters import rest_framework as filters
 
 from accounts.authentication import actor_of
 from accounts.models import IdempotentCreation
-from core.rest.filters import Moment, ReferenceFilter, Whole, Words, YesNo
+from core.rest.filters import KnownFilter, Moment, PersonFilter, ReferenceFilter, Whole, Words, YesNo
 from core.rest.references import is_object
 from gpr.models import ENDED, Eviction, EvictionVictim, GprState, GprTemplate
 from gpr.requests.selectors import gprs_visible_to, templates_of
 from inventory.models import SupplyOrderState
 from inventory.selectors import clusters_visible_to, nodes_known_to
-from journal.models import Event, Severity
+from journal.models import Severity
 from slices.models import PRIORITY_MAX, PRIORITY_MIN, Period
 from slices.selectors import slices_visible_to
 
@@ -25,7 +25,7 @@ class GprFilter(filters.FilterSet):
     state = Words(choices=GprState.choices)
     slice = ReferenceFilter("slice")
     cluster = ReferenceFilter("cluster", label="The cluster of its nodes.")
-    owner = filters.CharFilter(method="by_owner", label="Id or name, or `me`.")
+    owner = PersonFilter("owner", label="Id or name, or `me`.")
     priority_min = Whole("priority", lookup_expr="gte", least=PRIORITY_MIN, most=PRIORITY_MAX)
     priority_max = Whole("priority", lookup_expr="lte", least=PRIORITY_MIN, most=PRIORITY_MAX)
     is_booking = YesNo(pick=lambda is_true: Q(is_booking=is_true))
@@ -37,11 +37,6 @@ class GprFilter(filters.FilterSet):
             "object_id"
         )
         return rows.filter(Q(pk__in=made) | Q(job__pk__in=made))
-
-    def by_owner(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        if value == "me":
-            return rows.filter(owner=actor_of(self.request))
-        return rows.filter(is_object(value, path="owner"))
 
 
 class BookingSeriesFilter(filters.FilterSet):
@@ -61,13 +56,15 @@ class TemplateFilter(filters.FilterSet):
     is_default = YesNo(pick=lambda is_true: Q(is_default=is_true))
 
 
+class ProjectFilter(filters.CharFilter):
+    def filter(self, rows: QuerySet[Any], value: str) -> QuerySet[Any]:
+        return rows.filter(is_object(value, path="project") | is_object(value, path="slice__project")) if value else rows
+
+
 class QuotaFilter(filters.FilterSet):
-    project = filters.CharFilter(method="by_project", label="Id or name. Includes those of its slices.")
+    project = ProjectFilter(label="Id or name. Includes those of its slices.")
     slice = ReferenceFilter("slice", label="Id or name.")
     shape = filters.CharFilter()
-
-    def by_project(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        return rows.filter(is_object(value, path="project") | is_object(value, path="slice__project"))
 
 
 class BudgetFilter(QuotaFilter):
@@ -85,31 +82,13 @@ class EvictionFilter(filters.FilterSet):
 
 
 class EventFilter(filters.FilterSet):
-    """Events store ids, so a name is resolved among the objects that the reader may see now."""
-
-    gpr = filters.CharFilter(method="by_gpr", label="Id or name.")
-    slice = filters.CharFilter(method="by_slice", label="Id or name.")
-    node = filters.CharFilter(method="by_node", label="Id or name.")
-    cluster = filters.CharFilter(method="by_cluster", label="Id or name.")
+    gpr = KnownFilter("gpr_id", known=gprs_visible_to)
+    slice = KnownFilter("slice_id", known=slices_visible_to)
+    node = KnownFilter("node_id", known=nodes_known_to)
+    cluster = KnownFilter("cluster_id", known=clusters_visible_to)
     kind = filters.CharFilter()
     severity = Words(choices=Severity.choices)
     since = Moment("at", lookup_expr="gte")
-
-    def by_gpr(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
-        return self._by(rows, "gpr_id", gprs_visible_to(actor_of(self.request)), value)
-
-    def by_slice(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
-        return self._by(rows, "slice_id", slices_visible_to(actor_of(self.request)), value)
-
-    def by_node(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
-        return self._by(rows, "node_id", nodes_known_to(actor_of(self.request)), value)
-
-    def by_cluster(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
-        return self._by(rows, "cluster_id", clusters_visible_to(actor_of(self.request)), value)
-
-    @staticmethod
-    def _by(rows: QuerySet[Event], field: str, subjects: QuerySet[Any], value: str) -> QuerySet[Event]:
-        return rows.filter(**{f"{field}__in": subjects.filter(is_object(value)).values("pk")})
 
 
 class MaintenanceFilter(filters.FilterSet):

@@ -15,10 +15,9 @@ from rest_framework.response import Response
 
 from accounts.authentication import actor_of
 from core.rest.fields import StrictSerializer, Text
-from core.rest.filters import Day, ReferenceFilter, day_given
+from core.rest.filters import Day, PersonFilter, ReferenceFilter, day_given
 from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.pagination import OnePage
-from core.rest.references import is_object
 from core.rest.views import ApiViewSet
 from gpr.models import ShapePrice, UsageDay
 from gpr.usage.selectors import (
@@ -46,7 +45,7 @@ class UsageFilter(DaysFilter):
     step = filters.ChoiceFilter(choices=[(name, name) for name in STEPS], method="as_it_is", label="By default total.")
     project = ReferenceFilter("slice__project")
     slice = ReferenceFilter("slice")
-    owner = filters.CharFilter(method="by_owner", label="The person who filed the GPR: id or name, or `me`.")
+    owner = PersonFilter("gpr__owner", label="The person who filed the GPR: id or name, or `me`.")
     gpr = ReferenceFilter("gpr")
     workload = filters.CharFilter(method="by_workload", label="Id of the workload, or its kind and name as in rows by workload.")
     shape = filters.CharFilter("shape")
@@ -54,11 +53,6 @@ class UsageFilter(DaysFilter):
 
     def as_it_is(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         return rows
-
-    def by_owner(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        if value == "me":
-            return rows.filter(gpr__owner=actor_of(self.request))
-        return rows.filter(is_object(value, path="gpr__owner"))
 
     def by_workload(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         return rows.filter(of_workload(value))
