@@ -18,11 +18,6 @@ SERVED_EVERY_S: Final = 10
 ALLOCATOR_RECORD: Final = WrittenQuery(AllocatorRecord.objects.all())
 
 
-def absence_load(*, now: datetime) -> HubAbsence | None:
-    """Returns the last absence. Runs one query."""
-    return absence_of(next(iter(ALLOCATOR_RECORD()), None), now)
-
-
 def absence_of(record: AllocatorRecord | None, now: datetime) -> HubAbsence | None:
     """Returns the last absence up to `now`. An absence lasts until the next tick begins."""
     if record is None or (there_at := _last_there_at(record, now)) is None:
@@ -43,7 +38,8 @@ def is_just_over(absence: HubAbsence | None, now: datetime) -> bool:
 
 
 def was_just_away(*, now: datetime) -> bool:
-    return is_just_over(absence_load(now=now), now)
+    """Runs one query."""
+    return is_just_over(absence_of(next(iter(ALLOCATOR_RECORD()), None), now), now)
 
 
 def web_server_seen(*, now: datetime) -> None:

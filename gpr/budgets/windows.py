@@ -9,14 +9,14 @@ from operator import or_
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import Max, Q, Sum
+from django.db.models import Q, Sum
 
 from core.column_checks import LAST
 from gpr.budgets.periods import Span
 from gpr.models import Gpr, GprState, UsageDay, UsageProgress
+from gpr.quotas.selectors import largest_nodes
 from gpr.usage.holds import held_since, holds_load
 from gpr.usage.services import DAY, MS, day_of, midnight
-from inventory.models import Node
 from slices.models import Budget
 
 DAY_MS: Final = DAY // MS
@@ -87,14 +87,10 @@ def _queued(project_ids: Collection[UUID], now: datetime) -> Iterator[GpuWindow]
     fields = ("slice", "slice__project", "shape", "allowed_shapes", "nodes", "gpus_per_node", "remaining_s", "earliest_start_at")
     waiting = list(rows.values_list(*fields))
     # Whole nodes count the largest that there is.
-    largest = _largest_nodes() if any(gpus_per_node is None for *_, gpus_per_node, _, _ in waiting) else {}
+    largest = largest_nodes() if any(gpus_per_node is None for *_, gpus_per_node, _, _ in waiting) else {}
     for slice_id, project_id, shape, allowed, nodes, gpus_per_node, remaining_s, earliest_at in waiting:
         shapes = (shape,) if shape else tuple(allowed)
         gpus = gpus_per_node or max((count for name, count in largest.items() if not shapes or name in shapes), default=0)
         # Its start is not known before it is there, so it counts as soon as it may start.
         starts_at = max(now, earliest_at or now)
         yield GpuWindow(slice_id, project_id, shapes, nodes * gpus, starts_at, starts_at + timedelta(seconds=remaining_s))
-
-
-def _largest_nodes() -> dict[str, int]:
-    return dict(Node.objects.filter(gone_at=None).order_by().values_list("shape").annotate(Max("gpu_count")))

@@ -50,17 +50,13 @@ def endings_of(owner: Project | Slice) -> Endings:
         booked=_ending(waiting.filter(is_booking=True), "name"),
         series=_ending(BookingSeries.objects.filter(of_slices, canceled_at=None), "name"),
         kubeconfigs=_ending(Kubeconfig.objects.filter(of_slices, state__in=LIVE_STATES), "user__name"),
-        namespaces=_ending(_with_place(Namespace.with_pending.filter(of_slices)), "place"),
+        namespaces=_ending(Namespace.with_pending.filter(of_slices).annotate(place=Concat("cluster__name", Value("/"), "name")), "place"),
         members=_ending(Membership.objects.filter(of_slices), "user__name"),
         invitations=_ending(Invitation.objects.filter(of_slices), "name"),
         workspaces=EndingRow(0, ())
         if isinstance(owner, Slice)
         else EndingRow(len(slices), tuple(slice_.name for slice_ in slices[:NAMES_MAX])),
     )
-
-
-def _with_place(rows: QuerySet[Namespace]) -> QuerySet[Namespace]:
-    return rows.annotate(place=Concat("cluster__name", Value("/"), "name"))
 
 
 def _ending(rows: QuerySet[Any], name: str) -> EndingRow:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import Count, F, Prefetch, QuerySet
+from django.db.models import Count, F
 
 from accounts.models import User
 from accounts.policy import ObjectKind, Verb, may_all
@@ -168,9 +168,11 @@ def calibration_for(actor: User, *, days: int, now: datetime) -> Calibration:
     if is_cut:
         outcomes = outcomes[:OUTCOMES_MAX]
         since_at = outcomes[-1].settled_at if is_exact else _day_of(outcomes[-1].settled_at)
-    scorer = Scoring(None if is_exact else _hidden_slices(actor))
-    settled = _with_moves(PromiseOutcome.objects.filter(settled_at__gte=since_at))
-    own = settled if is_exact else settled.filter(gpr__slice__in=slices_visible_to(actor).values("pk"))
+    seen = slices_visible_to(actor).values("pk")
+    scorer = Scoring(None if is_exact else dict(Slice.objects.exclude(pk__in=seen).values_list("pk", "project")))
+    settled = PromiseOutcome.objects.filter(settled_at__gte=since_at)
+    settled = settled.select_related("gpr__slice").prefetch_related("gpr__promise_moves")
+    own = settled if is_exact else settled.filter(gpr__slice__in=seen)
     late = settled.filter(margin_s__lt=-PROMISE_TOLERANCE_S).order_by("margin_s", "-settled_at", "-pk")
     return Calibration(
         days=days,
@@ -259,10 +261,6 @@ def _day_of(at: datetime) -> datetime:
     return at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _hidden_slices(actor: User) -> dict[UUID, UUID]:
-    return dict(Slice.objects.exclude(pk__in=slices_visible_to(actor).values("pk")).values_list("pk", "project"))
-
-
 def _settled_between(since_at: datetime, ends_at: datetime) -> list[OutcomeRow]:
     rows = PromiseOutcome.objects.filter(settled_at__gte=since_at, settled_at__lt=ends_at).order_by("-settled_at", "-pk")
     return [OutcomeRow._make(row) for row in rows.values_list(*_FIELDS)[: OUTCOMES_MAX + 1]]
@@ -325,7 +323,3 @@ def _spans(
         grouped[min((outcome.settled_at - since_at) // step, count - 1)].append(outcome)
     begins = [since_at + number * step for number in range(count)]
     return tuple(SpanScore(begin, min(begin + step, until_at), scorer.score(grouped[number])) for number, begin in enumerate(begins))
-
-
-def _with_moves(rows: QuerySet[PromiseOutcome]) -> QuerySet[PromiseOutcome]:
-    return rows.select_related("gpr__slice").prefetch_related(Prefetch("gpr__promise_moves"))

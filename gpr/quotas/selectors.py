@@ -53,6 +53,11 @@ def refuse_over_limit(taken: Collection[tuple[UUID, str]], projects: Set[UUID]) 
             raise Conflict(f"The quota of {quota.shape} lets {whose(quota)} hold {number(quota.most_gpus or 0)}, not {number(gpus)}.")
 
 
+def largest_nodes() -> dict[str, int]:
+    """Returns the GPUs of the largest node of each shape."""
+    return dict(Node.objects.filter(gone_at=None).order_by().values_list("shape").annotate(Max("gpu_count")))
+
+
 def quota_usages(quotas: Iterable[Quota]) -> list[QuotaUsage]:
     quotas = list(quotas)
     projects = {quota.tenant.pk for quota in quotas}
@@ -86,7 +91,7 @@ def _booked(projects: Set[UUID]) -> Counts:
 
 def _wanted(projects: set[UUID]) -> Counts:
     # Requests for whole nodes count the largest node of the shape.
-    largest = dict(Node.objects.filter(gone_at=None).order_by().values_list("shape").annotate(Max("gpu_count")))
+    largest = largest_nodes()
     rows = Gpr.objects.filter(state=GprState.QUEUED, slice__project__in=projects).exclude(shape="").order_by()
     kinds = rows.values_list("slice", "slice__project", "shape", "gpus_per_node").annotate(Sum("nodes"))
     counts: Counts = Counter()
