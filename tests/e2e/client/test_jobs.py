@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,7 +115,7 @@ def test_a_ctrl_c_asks_what_to_do_with_the_request(hub: Hub, egs: Egs, answer: s
 @pytest.mark.soak
 def test_a_command_and_a_hub_that_are_killed_lose_and_double_no_job(hub: Hub, egs: Egs) -> None:
     """The command dies while it reads, asks, has its answer, or follows the output; then it is given again."""
-    run = ("run", *BOX, "--name")
+    run, earlier = ("run", *BOX, "--name"), {job["id"] for job in jobs_of(hub)}
     for number, wait_s in enumerate((0.1, 0.3, 0.6, 1.0, 2.0)):
         filing = egs.start(*run, f"killed-{number}", "--", "torchrun", "train.py")
         time.sleep(wait_s)
@@ -146,7 +147,7 @@ def test_a_command_and_a_hub_that_are_killed_lose_and_double_no_job(hub: Hub, eg
     else:
         assert (following.returncode, text.count("step 20 of 20\n")) == (0, 1), text
     assert "followed is SUCCEEDED." in text
-    names = [job["name"] for job in hub.ada.get("/jobs/?page_size=50")["results"]]
+    names = [job["name"] for job in jobs_of(hub) if job["id"] not in earlier]
     assert len(names) == len(set(names)), "each at most once"
     assert {"left", "followed"} <= set(names)
     for name in names:
@@ -154,6 +155,11 @@ def test_a_command_and_a_hub_that_are_killed_lose_and_double_no_job(hub: Hub, eg
     hub.end_all()
 
 
+def jobs_of(hub: Hub) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = hub.ada.get("/jobs/?page_size=100")["results"]
+    return found
+
+
 def state_of(hub: Hub, name: str) -> str:
-    (job,) = (each for each in hub.ada.get("/jobs/?page_size=50")["results"] if each["name"] == name)
+    (job,) = (each for each in jobs_of(hub) if each["name"] == name)
     return str(job["state"])
