@@ -27,8 +27,10 @@ django_application = get_asgi_application()
 # These imports need loaded apps.
 from core.clock import db_now  # noqa: E402
 from core.db_threads import in_db_thread  # noqa: E402
+from core.rest.held import may_be_held  # noqa: E402
 from core.rest.problems import CONTENT_TYPE, problem  # noqa: E402
 from egs.health import HEALTH_PATHS  # noqa: E402
+from egs.holding import hold  # noqa: E402
 from egs.metrics import App, Receive, Scope, Send, measure  # noqa: E402
 from gpr.allocation.absence import SERVED_EVERY_S, web_server_seen  # noqa: E402
 from gpr.allocation.live import live_check  # noqa: E402
@@ -67,7 +69,10 @@ async def _with_body_limit(scope: Scope, receive: Receive, send: Send) -> None:
 
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if not (length.isdigit() and int(length) > most_bytes):
-        await django_application(scope, bounded_receive, send)
+        if may_be_held(scope):
+            await hold(django_application, scope, bounded_receive, send)
+        else:
+            await django_application(scope, bounded_receive, send)
         if read_bytes <= most_bytes:
             return
     detail = f"Send at most {most_bytes} bytes."

@@ -22,6 +22,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from core.clock import db_now
+from core.rest.held import may_be_held
 from gpr.models import AllocatorRecord, Gpr, GprState, PromiseMove
 from inventory.models import AgentSession, Gpu, ReservationState, ReservedGpu, agent_is_live
 from inventory.selectors import node_counts
@@ -48,8 +49,9 @@ _requests = Counter("egs_http_requests", "Requests answered.", ["process", "rout
 _durations = Histogram(
     "egs_http_request_duration_seconds", "From request to answer.", ["process", "route", "method"], buckets=BUCKETS_S, registry=REGISTRY
 )
-# Counted apart: an agent's sync waits for changes on purpose, so its duration is no measure of speed.
+# Counted apart: an agent's sync waits for changes on purpose, so its duration is no measure of speed, nor is that of a held request.
 _syncs = Counter("egs_agent_syncs", "Syncs of agents answered.", ["process", "status"], registry=REGISTRY)
+_held = Gauge("egs_http_requests_held", "Requests that may wait for news here, now.", ["process"], registry=REGISTRY).labels(PROCESS)
 _parked = Gauge("egs_agent_syncs_parked", "Syncs that wait for news here, now.", ["process"], registry=REGISTRY).labels(PROCESS)
 
 
@@ -59,7 +61,8 @@ def scrape() -> bytes:
 
 async def measure(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     began_s, status = time.perf_counter(), HUNG_UP
-    is_sync = scope["path"] == SYNC_PATH
+    is_sync, is_held = scope["path"] == SYNC_PATH, may_be_held(scope)
+    waiting = _parked if is_sync else _held if is_held else None
 
     async def watch(message: Mapping[str, Any]) -> None:
         nonlocal status
@@ -68,7 +71,7 @@ async def measure(app: App, scope: Scope, receive: Receive, send: Send) -> None:
         await send(message)
 
     try:
-        with _parked.track_inprogress() if is_sync else nullcontext():
+        with waiting.track_inprogress() if waiting else nullcontext():
             await app(scope, receive, watch)
     except Exception:
         status = FAILED
@@ -77,14 +80,15 @@ async def measure(app: App, scope: Scope, receive: Receive, send: Send) -> None:
         if is_sync:
             _syncs.labels(PROCESS, status).inc()
         else:
-            _count(scope, status, time.perf_counter() - began_s)
+            _count(scope, status, None if is_held else time.perf_counter() - began_s)
 
 
-def _count(scope: Scope, status: int, duration_s: float) -> None:
+def _count(scope: Scope, status: int, duration_s: float | None) -> None:
     method = scope["method"] if scope["method"] in METHODS else OTHER
     route = _route(scope["path"])
     _requests.labels(PROCESS, route, method, status).inc()
-    _durations.labels(PROCESS, route, method).observe(duration_s)
+    if duration_s is not None:
+        _durations.labels(PROCESS, route, method).observe(duration_s)
 
 
 def _route(path: str) -> str:

@@ -126,6 +126,10 @@ class QueueFull(TooMany):
     """The server answered 429: too many requests of the workspace wait."""
 
 
+class TooManyHeld(TooMany):
+    """429: too many calls wait for something new. Ask without waiting."""
+
+
 class ServerFault(Problem):
     """The server answered 5xx."""
 
@@ -141,6 +145,7 @@ _BY_CODE: dict[str, type[Problem]] = {
     "wrong_state": WrongState,
     "stale_version": StaleVersion,
     "queue_full": QueueFull,
+    "too_many_held": TooManyHeld,
 }
 _BY_STATUS: dict[int, type[Problem]] = {
     400: InvalidInput,

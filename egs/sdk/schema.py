@@ -19,6 +19,8 @@ REFERENCE = "#/components/schemas/"
 VERBS = {"GET": "get", "PATCH": "update", "DELETE": "delete"}
 # Names that begin a file of the SDK; what two apps share is in SHARED.
 SHARED = "shared"
+# Parameters that the SDK's `Pages` gives by itself.
+OF_PAGES = {"cursor", "wait_s"}
 # Maps the words of OpenAPI for bounds to those of msgspec.
 BOUNDS = {
     "minimum": "ge",
@@ -128,7 +130,7 @@ class Reader:
         queries = tuple(
             self._argument(x["name"], {**x["schema"], **words(x)}, is_required=x.get("required", False), is_input=True)
             for x in parameters
-            if x["in"] == "query" and x["name"] != "cursor"
+            if x["in"] == "query" and x["name"] not in OF_PAGES
         )
         answered = next(answer for code, answer in body["responses"].items() if code.startswith("2"))
         content: dict[str, dict[str, Any]] = answered.get("content", {})

@@ -7,7 +7,9 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from egs_client.aio.transport import AsyncTransport
+from egs_client.errors import InvalidInput, TooManyHeld
 from egs_client.transport.answers import Page
+from egs_client.transport.asks import WAIT
 
 T = TypeVar("T")
 
@@ -20,20 +22,42 @@ class AsyncPages(Generic[T]):
 
     async def page(self, cursor: str | None = None) -> Page[T]:
         params = {**self._params, "cursor": cursor} if cursor else self._params
-        kind: Any = Page[self._kind]  # type: ignore[name-defined]  # a type of the run
-        found: Page[T] = await self._client.call("GET", self._path, params=params, kind=kind)
+        found: Page[T] = await self._client.call("GET", self._path, params=params, kind=self._page_kind())
         return found
 
     async def __aiter__(self) -> AsyncIterator[T]:
-        cursor: str | None = None
-        while True:
-            page = await self.page(cursor)
+        page: Page[T] | None = await self.page()
+        while page is not None:
             for row in page.results:
                 yield row
-            if page.next is None:
-                return
-            # Not the whole address: a proxy may have another than the server knows.
-            cursor = parse_qs(urlsplit(page.next).query)["cursor"][0]
+            page = await self._after(page)
+
+    async def news(self, etag: str, *, wait_s: float) -> tuple[list[T] | None, str]:
+        """Returns all rows once the first page is another than `etag` names, and its ETag; None: it is the same after `wait_s`.
+
+        A server that cannot wait, or not for this caller now, answers at once and without an ETag.
+        """
+        try:
+            found = await self._client.news(self._path, kind=self._page_kind(), params=self._params, etag=etag, wait_s=wait_s)
+        except (TooManyHeld, InvalidInput) as error:
+            if isinstance(error, InvalidInput) and WAIT not in error.errors:
+                raise
+            found = await self.page(), ""
+        page, etag = found
+        if page is None:
+            return None, etag
+        rows: list[T] = []
+        while page is not None:
+            rows += page.results
+            page = await self._after(page)
+        return rows, etag
+
+    def _page_kind(self) -> Any:
+        return Page[self._kind]  # type: ignore[name-defined]  # a type of the run
+
+    async def _after(self, page: Page[T]) -> Page[T] | None:
+        # Not the whole address: a proxy may have another than the server knows.
+        return await self.page(parse_qs(urlsplit(page.next).query)["cursor"][0]) if page.next is not None else None
 
     async def all(self, *, limit: int | None = None) -> list[T]:
         rows: list[T] = []

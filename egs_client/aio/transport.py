@@ -13,7 +13,7 @@ import httpx
 from egs_client.config import is_readable_by_others
 from egs_client.errors import AnswerLost, NotSetUp, StaleVersion, Unreachable
 from egs_client.transport.answers import read, refuse
-from egs_client.transport.asks import USER_AGENT, Ask, ask
+from egs_client.transport.asks import USER_AGENT, WAIT, Ask, ask
 from egs_client.transport.etags import Etags
 from egs_client.transport.retries import Patience
 
@@ -22,6 +22,7 @@ T = TypeVar("T")
 PATIENCE_S, TIMEOUT_S = 30.0, 30.0
 CHANGES = {"PATCH", "DELETE"}
 TRIES = "egs_tries"
+NOT_MODIFIED = 304
 MAYBE_OWN = "The connection broke, and now the object is another, perhaps by this very change. Look at it before you repeat it."
 
 
@@ -30,7 +31,7 @@ class AsyncTransport:
 
     def __init__(self, url: str, token: str, *, patience_s: float = PATIENCE_S, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url.rstrip("/")
-        self.patience_s = patience_s
+        self.patience_s, self._timeout_s = patience_s, timeout_s
         self._etags = Etags()
         self.on_pause: Callable[[float, str], None] | None = None  # hears of each pause: its seconds and its cause
         if not (token.isascii() and token.isprintable()):
@@ -76,6 +77,18 @@ class AsyncTransport:
             raise
         self._etags.hear(http, path, answer.headers.get("ETag", ""), found)
         return found
+
+    async def news(self, path: str, *, kind: type[T], params: Mapping[str, Any], etag: str, wait_s: float) -> tuple[T | None, str]:
+        """Returns an answer other than that of `etag`, and its own ETag; None: there was none within `wait_s`.
+
+        Without an ETag it does not wait. An older server gives none.
+        """
+        waits = {WAIT: int(min(wait_s, self._timeout_s / 2))} if etag else {}
+        answer = await self._send(ask("GET", path, params={**params, **waits}, if_none_match=etag or None))
+        if answer.status_code == NOT_MODIFIED:
+            return None, etag
+        found: T = read(answer.content, status=answer.status_code, kind=kind, url=self.url, headers=answer.headers)
+        return found, answer.headers.get("ETag", "")
 
     async def text(self, http: str, path: str, *, params: Mapping[str, Any] | None = None) -> str:
         """Calls an operation whose answer is no object."""

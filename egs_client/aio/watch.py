@@ -1,4 +1,4 @@
-"""Follows GPRs and Events. The API has no stream for tokens, so it asks again, and less often while nothing happens."""
+"""Follows GPRs and Events. The server holds a call until there is a new Event; one that does not is asked again and again."""
 
 from __future__ import annotations
 
@@ -6,25 +6,31 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from egs_client.aio.api import AsyncApi
+from egs_client.aio.pages import AsyncPages
 from egs_client.errors import AnswerLost, Ended, ServerFault, StaleVersion, Unreachable, WaitedTooLong, WrongState
 from egs_client.gprs import ACTIVE, ENDED, OVER, WAITING, sentence_of
 from egs_client.models.gpr import Event, GprDetail
 
-LOOK_LEAST_S, LOOK_MOST_S = 0.5, 3.0
+T = TypeVar("T")
+LOOK_LEAST_S, LOOK_MOST_S = 0.25, 3.0
+HOLD_S = 20.0
+HELD_LEAST_S = 0.9
+GPR_HOLD_S = 5.0  # without an Event its position and its planned start change
 # An Event gets its time before it is stored, so that an older one can appear after a newer one.
 OVERLAP_S = 60.0
 
 
-async def watch_gpr(client: AsyncApi, id: str, *, away_max_s: float | None = None, has_each_look: bool = False) -> AsyncIterator[GprDetail]:
+async def watch_gpr(client: AsyncApi, id: str, *, away_max_s: float | None = None, look_s: float | None = None) -> AsyncIterator[GprDetail]:
     last: GprDetail | None = None
-    look = Looks(away_max_s)
+    events, look = client.events.list(gpr=id, page_size=5), Looks(min(look_s or GPR_HOLD_S, GPR_HOLD_S), away_max_s)
     while True:
         try:
+            await look.news(events)
             gpr = await client.gprs.get(id)
         except (Unreachable, ServerFault) as error:
             look.missed(error)
@@ -32,7 +38,7 @@ async def watch_gpr(client: AsyncApi, id: str, *, away_max_s: float | None = Non
             has_changed = last is None or has_news(last, gpr)
             look.found(has_changed=has_changed)
             last = gpr
-            if has_changed or has_each_look:
+            if has_changed or look_s is not None:
                 yield gpr
             if gpr.state in ENDED:
                 return
@@ -50,17 +56,18 @@ async def watch_events(
         known = {event.id async for event in client.events.list(since=begun_at, page_size=500, **filters)}
     else:
         begun_at = last_at = datetime.fromisoformat(since) if isinstance(since, str) else since
-    look = Looks(away_max_s)
+    look = Looks(HOLD_S, away_max_s)
     while True:
         begin_at = max(begun_at, last_at - timedelta(seconds=OVERLAP_S))
         try:
-            rows = await client.events.list(since=begin_at, page_size=500, **filters).all()
+            rows = await look.news(client.events.list(since=begin_at, page_size=500, **filters))
         except (Unreachable, ServerFault) as error:
             look.missed(error)
         else:
-            news = [event for event in reversed(rows) if event.id not in known]
+            news = [event for event in reversed(rows or []) if event.id not in known]
             look.found(has_changed=bool(news))
-            known = {event.id for event in rows}  # others are too old to come again
+            if rows is not None:
+                known = {event.id for event in rows}  # others are too old to come again
             for event in news:
                 last_at = max(last_at, event.at)
                 yield event
@@ -69,10 +76,11 @@ async def watch_events(
 
 async def gpr_wait(client: AsyncApi, id: str, *, for_s: float | None = None) -> GprDetail:
     until_s = None if for_s is None else time.monotonic() + for_s
-    look = Looks(None if for_s is None else for_s)
+    events, look = client.events.list(gpr=id, page_size=5), Looks(GPR_HOLD_S, for_s)
     last: GprDetail | None = None
     while True:
         try:
+            await look.news(events, until_s=until_s)
             gpr = await client.gprs.get(id)
         except (Unreachable, ServerFault) as error:
             look.missed(error)
@@ -108,16 +116,30 @@ def has_news(old: GprDetail, new: GprDetail) -> bool:
 
 
 class Looks:
-    """Says how long to pause between two looks, and how long the server may be away."""
+    """Says how long the server holds a look, how long to pause between two, and how long the server may be away."""
 
-    def __init__(self, away_max_s: float | None) -> None:
+    def __init__(self, hold_s: float, away_max_s: float | None) -> None:
         self.pause_s = LOOK_LEAST_S
+        self._hold_s, self._etag, self._held_s = hold_s, "", 0.0
         self._away_max_s = away_max_s
         self._seen_s = time.monotonic()
 
+    async def news(self, pages: AsyncPages[T], *, until_s: float | None = None) -> list[T] | None:
+        """Returns the rows; None: they are the same as before."""
+        begun_s = time.monotonic()
+        hold_s = self._hold_s if until_s is None else max(min(self._hold_s, until_s - begun_s), 0.0)
+        rows, self._etag = await pages.news(self._etag, wait_s=hold_s)
+        self._held_s = time.monotonic() - begun_s
+        return rows
+
     def found(self, *, has_changed: bool) -> None:
         self._seen_s = time.monotonic()
-        self.pause_s = LOOK_LEAST_S if has_changed else min(self.pause_s * 1.3, LOOK_MOST_S)
+        if has_changed:
+            self.pause_s = LOOK_LEAST_S
+        elif self._held_s >= HELD_LEAST_S:
+            self.pause_s = 0.0
+        else:  # the server does not hold calls
+            self.pause_s = min(max(self.pause_s, LOOK_LEAST_S) * 1.3, LOOK_MOST_S)
 
     def missed(self, error: Exception) -> None:
         """Raises the error when the server has been away for too long."""

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
     from egs_client.models.gpr import GprDetail
     from egs_client.sync.client import Client
 
+LOOK_S = 5.0  # without news, to draw its position and the time that is left
+
 
 def follow(client: Client, gpr: GprDetail, *, until: Callable[[GprDetail], bool], for_s: float | None = None) -> GprDetail:
     """Returns it once `until` says so. Raises Ended, or WaitedTooLong: then it goes on waiting."""
     began_s = time.monotonic()
     with drawn() as draw:
         draw("\n".join(lines_of(gpr, client)))
-        for found in client.watch_gpr(gpr.id, has_each_look=True):
+        for found in client.watch_gpr(gpr.id, look_s=LOOK_S if for_s is None else min(for_s, LOOK_S)):
             gpr = found
             draw("\n".join(lines_of(gpr, client)))
             if until(gpr):

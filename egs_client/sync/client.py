@@ -33,11 +33,12 @@ class Client(Api):
         self.workspace = workspace
         super().__init__(url, token, patience_s=patience_s, timeout_s=timeout_s)
 
-    def watch_gpr(self, id: str, *, away_max_s: float | None = None, has_each_look: bool = False) -> Iterator[GprDetail]:
-        """Yields the GPR now, then after each change (or look) until it has ended. Outages of up to `away_max_s` go by unseen; None: of any
-        length.
+    def watch_gpr(self, id: str, *, away_max_s: float | None = None, look_s: float | None = None) -> Iterator[GprDetail]:
+        """Yields the GPR now, then after each change until it has ended; with `look_s` also after that time without a change.
+
+        Outages of up to `away_max_s` go by unseen; None: of any length.
         """
-        return watch_gpr(self, id, away_max_s=away_max_s, has_each_look=has_each_look)
+        return watch_gpr(self, id, away_max_s=away_max_s, look_s=look_s)
 
     def watch_events(self, *, since: datetime | str | None = None, away_max_s: float | None = None, **filters: Any) -> Iterator[Event]:
         """Yields Events from `since` on (default: now), oldest first. A later watch goes on from `at` of the last one, which it repeats."""

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+from egs_client.errors import InvalidInput, TooManyHeld
 from egs_client.sync.transport import Transport
 from egs_client.transport.answers import Page
+from egs_client.transport.asks import WAIT
 
 T = TypeVar("T")
 
@@ -21,20 +23,42 @@ class Pages(Generic[T]):
 
     def page(self, cursor: str | None = None) -> Page[T]:
         params = {**self._params, "cursor": cursor} if cursor else self._params
-        kind: Any = Page[self._kind]  # type: ignore[name-defined]  # a type of the run
-        found: Page[T] = self._client.call("GET", self._path, params=params, kind=kind)
+        found: Page[T] = self._client.call("GET", self._path, params=params, kind=self._page_kind())
         return found
 
     def __iter__(self) -> Iterator[T]:
-        cursor: str | None = None
-        while True:
-            page = self.page(cursor)
+        page: Page[T] | None = self.page()
+        while page is not None:
             for row in page.results:
                 yield row
-            if page.next is None:
-                return
-            # Not the whole address: a proxy may have another than the server knows.
-            cursor = parse_qs(urlsplit(page.next).query)["cursor"][0]
+            page = self._after(page)
+
+    def news(self, etag: str, *, wait_s: float) -> tuple[list[T] | None, str]:
+        """Returns all rows once the first page is another than `etag` names, and its ETag; None: it is the same after `wait_s`.
+
+        A server that cannot wait, or not for this caller now, answers at once and without an ETag.
+        """
+        try:
+            found = self._client.news(self._path, kind=self._page_kind(), params=self._params, etag=etag, wait_s=wait_s)
+        except (TooManyHeld, InvalidInput) as error:
+            if isinstance(error, InvalidInput) and WAIT not in error.errors:
+                raise
+            found = self.page(), ""
+        page, etag = found
+        if page is None:
+            return None, etag
+        rows: list[T] = []
+        while page is not None:
+            rows += page.results
+            page = self._after(page)
+        return rows, etag
+
+    def _page_kind(self) -> Any:
+        return Page[self._kind]  # type: ignore[name-defined]  # a type of the run
+
+    def _after(self, page: Page[T]) -> Page[T] | None:
+        # Not the whole address: a proxy may have another than the server knows.
+        return self.page(parse_qs(urlsplit(page.next).query)["cursor"][0]) if page.next is not None else None
 
     def all(self, *, limit: int | None = None) -> list[T]:
         rows: list[T] = []

@@ -13,6 +13,7 @@ import msgspec
 
 from egs_client import __version__
 
+WAIT = "wait_s"
 USER_AGENT = f"egs-client/{__version__} Python/{platform.python_version()}"
 
 
@@ -34,9 +35,12 @@ def ask(
     is_keyed: bool = False,
     key: str | None = None,
     if_match: str | None = None,
+    if_none_match: str | None = None,
 ) -> Ask:
     """Arguments that are UNSET are left out. A keyed request has one Idempotency-Key for all its tries."""
     headers = {"If-Match": if_match} if if_match else {}
+    if if_none_match:
+        headers["If-None-Match"] = if_none_match
     if is_keyed:
         headers["Idempotency-Key"] = key or str(uuid.uuid4())
     content = None

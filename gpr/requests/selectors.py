@@ -12,13 +12,14 @@ from django.db.models.fields.tuple_lookups import Tuple, TupleGreaterThan, Tuple
 from django.db.models.functions import Coalesce, RowNumber
 
 from accounts.models import User
-from accounts.policy import ObjectKind, Verb, may, may_all, visible_rows
+from accounts.policy import ObjectKind, Verb, is_overseer, may, may_all, visible_rows
 from core.clock import db_now
 from core.errors import NotAllowed, StaleState
 from core.rest.references import one_by_id, one_by_reference
 from core.written_sql import IdParam, TimeParam, WrittenQuery
 from gpr.models import BookingSeries, Eviction, EvictionVictim, Gpr, GprState, GprTemplate
 from inventory.models import Cluster, Node, Reservation, ReservationState, StepResult
+from journal.hints import ALERTS, INVENTORY, SLICE, slice_topic
 from journal.models import Event
 from slices.deputies.selectors import deputized_projects
 from slices.models import ProjectAdmin, Slice
@@ -240,6 +241,13 @@ def evictions_visible_to(actor: User) -> QuerySet[Eviction]:
 
 def events_visible_to(actor: User) -> QuerySet[Event]:
     return visible_rows(Event.objects.select_related("actor"), actor, Q(slice_id__in=slices_visible_to(actor).values("pk")))
+
+
+def topics_of_events(actor: User) -> set[str]:
+    """Returns the topics whose hints come with new Events that the actor may see; some come without a hint."""
+    if is_overseer(actor):
+        return {ALERTS, INVENTORY, SLICE}
+    return {slice_topic(slice_id) for slice_id in slices_visible_to(actor).values_list("pk", flat=True)}
 
 
 def _in_own_slices(actor: User) -> Q:

@@ -204,6 +204,38 @@ def test_a_list_goes_on_from_page_to_page_whatever_address_the_server_thinks_it_
     assert server.asked[1][1] == "/api/v1/projects/?page_size=1&cursor=a%3D%3D"
 
 
+ROWS = {"next": None, "previous": None, "results": [PROJECT]}
+NO_ROOM: Answer = (429, {}, {"code": "too_many_held", "title": "", "detail": "Ask without wait_s."})
+UNKNOWN: Answer = (400, {}, {"code": "invalid_input", "title": "", "detail": "", "errors": {"wait_s": ["There is no such filter here."]}})
+
+
+def test_it_lets_the_server_hold_a_call_until_there_is_something_new(server: Server, client: Client) -> None:
+    server.answers = [(200, {"ETag": '"1"'}, ROWS), (304, {"ETag": '"1"'}, b""), (200, {"ETag": '"2"'}, ROWS)]
+    news, etag = client.projects.list(page_size=5), ""
+
+    answers = []
+    for _ in range(3):
+        rows, etag = news.news(etag, wait_s=20)
+        answers.append(rows and [row.name for row in rows])
+
+    assert (answers, etag) == ([["perception"], None, ["perception"]], '"2"')
+    asked = [(path.partition("?")[2], headers.get("If-None-Match")) for _, path, headers in server.asked]
+    assert asked == [("page_size=5", None), *[("page_size=5&wait_s=15", '"1"')] * 2], "half of its patience with an answer"
+
+
+@pytest.mark.parametrize("refusal", [NO_ROOM, UNKNOWN])
+def test_it_asks_again_and_again_where_the_server_holds_no_call(refusal: Answer, server: Server, client: Client) -> None:
+    """It has no room, or it is an older one, or was replaced by one."""
+    server.answers = [(200, {}, ROWS), (200, {"ETag": '"1"'}, ROWS), refusal, (200, {"ETag": '"1"'}, ROWS)]
+    etag = ""
+
+    for _ in range(3):
+        rows, etag = client.projects.list().news(etag, wait_s=20)
+        assert rows
+
+    assert (etag, [path.partition("?")[2] for _, path, _ in server.asked]) == ("", ["", "", "wait_s=15", ""])
+
+
 async def test_the_async_half_does_the_same(server: Server) -> None:
     server.answers = [AWAY, (200, {}, {"next": None, "previous": None, "results": [PROJECT]})]
 

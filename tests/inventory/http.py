@@ -35,9 +35,10 @@ async def request(
     method: str = "POST",
     bearer: str = "",
     hangs_up: bool = False,
+    leaves: asyncio.Event | None = None,
     headers: Mapping[str, str] = EMPTY,
 ) -> Response | None:
-    """Returns None when the server sent nothing. `body` as several pieces comes in as many messages."""
+    """Returns None when the server sent nothing. `body` as several pieces comes in as many messages; `leaves`: hangs up then."""
     pieces = [body] if isinstance(body, bytes) else list(body)
     messages: list[dict[str, Any]] = [
         {"type": "http.request", "body": piece, "more_body": hangs_up or index + 1 < len(pieces)} for index, piece in enumerate(pieces)
@@ -48,7 +49,8 @@ async def request(
 
     async def receive() -> MutableMapping[str, Any]:
         if not messages:  # the client waits for the answer
-            await asyncio.Future()
+            await (leaves.wait() if leaves else asyncio.Future())
+            return {"type": "http.disconnect"}
         return messages.pop(0)
 
     async def send(message: Mapping[str, Any]) -> None:
@@ -66,9 +68,9 @@ async def request(
         "http_version": "1.1",
         "method": method,
         "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
+        "path": path.partition("?")[0],
+        "raw_path": path.partition("?")[0].encode(),
+        "query_string": path.partition("?")[2].encode(),
         "root_path": "",
         "headers": [(name.encode(), value.encode("latin-1")) for name, value in given.items()],
         "client": ("127.0.0.1", 1),

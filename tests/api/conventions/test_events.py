@@ -92,8 +92,17 @@ def test_since_leaves_out_what_is_older(owner: Caller, gpr: Gpr) -> None:
 
 
 def test_a_filter_that_means_nothing_is_an_error(owner: Caller, world: World) -> None:
-    for query in ["?since=yesterday", "?severity=bad", "?gpr=%00", "?kinds=x", "?since=9999-12-31T23:59:59-23:59"]:
+    for query in ["?since=yesterday", "?severity=bad", "?gpr=%00", "?kinds=x", "?since=9999-12-31T23:59:59-23:59", "?wait_s=26"]:
         assert_problem(owner.get(f"events/{query}"), 400, "invalid_input")
+
+
+def test_what_its_reader_knows_is_not_sent_again_and_does_not_wait_without_a_server(owner: Caller, gpr: Gpr) -> None:
+    etag = owner.get("events/?gpr=job").headers["ETag"]
+
+    for known in (etag, f"W/{etag}", f'"other", {etag}'):  # a proxy that compresses makes it weak
+        answer = owner._call("get", "events/?gpr=job&wait_s=20", headers={"If-None-Match": known})
+        assert (answer.status_code, answer.content, answer.headers["ETag"]) == (304, b"", etag)
+    assert owner._call("get", "events/?gpr=job&kind=gpr.created", headers={"If-None-Match": etag}).status_code == 200
 
 
 def test_all_pages_together_are_all_events_once(admin: Caller, gpr: Gpr) -> None:
