@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import QuerySet
+from django_filters import rest_framework as filters
 from drf_spectacular.utils import extend_schema
 from rest_framework import mixins, serializers, status
 from rest_framework.decorators import action
@@ -65,12 +66,17 @@ class GroupsChange(StrictSerializer):
     groups = serializers.ListField(child=Text(max_length=255), allow_empty=True, max_length=1000, help_text="Replaces the whole list.")
 
 
+class UserFilter(filters.FilterSet):
+    subject = filters.CharFilter("identities__subject", distinct=True, label="What an identity provider calls the person: `sub`.")
+
+
 class UserViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[User]):
     """Administrators manage people; auditors read them."""
 
     queryset = User.objects.none()
     serializer_class = UserSerializer
     change_body = UserChange
+    filterset_class = UserFilter
     ordering = ("name", "id")
     lookup_url_kwarg = "ref"
     admin_actions = ("list", "retrieve", "create", "partial_update", "groups", "end_logins")

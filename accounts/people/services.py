@@ -14,7 +14,7 @@ from core.errors import Conflict, InvalidInput, NameTaken
 from core.locks import transaction_lock
 from core.names import mail_fault
 
-GroupsListener = Callable[[User, datetime], None]
+GroupsListener = Callable[[User, User | None, datetime], None]
 _groups_listeners: list[GroupsListener] = []
 
 
@@ -139,7 +139,7 @@ def groups_apply(*, user: User, actor: User | None, now: datetime) -> None:
         User.objects.filter(pk=user.pk).update(role_source=RoleSource.NOBODY if role == PlatformRole.MEMBER else RoleSource.GROUP)
         _role_to(user, role, actor=actor, now=now)
     for listener in _groups_listeners:
-        listener(user, now)
+        listener(user, actor, now)
 
 
 def groups_of(user: User) -> set[tuple[str, str]]:

@@ -82,7 +82,7 @@ def _outdated(now: datetime) -> QuerySet[Identity]:
     return Identity.objects.alias(told_at=told_at).filter(told_at__lte=limit).exclude(groups=[])
 
 
-def memberships_apply(user: User, now: datetime) -> None:
+def memberships_apply(user: User, actor: User | None, now: datetime) -> None:
     """Gives and takes the roles that the person's groups decide on. Roles that people gave stay. Needs a transaction."""
     groups = groups_of(user)
     wanted: dict[Slice, Role] = {}
@@ -90,11 +90,11 @@ def memberships_apply(user: User, now: datetime) -> None:
         if (row.provider, row.group) in groups:
             wanted[row.slice] = min(wanted.get(row.slice, Role.VIEWER), Role(row.role), key=ROLES_BIGGEST_FIRST.index)
     for had in Membership.objects.filter(user=user, is_by_group=True).exclude(slice__in=wanted).select_related("slice"):
-        member_take(slice_=had.slice, user=user, actor=None, now=now)
+        member_take(slice_=had.slice, user=user, actor=actor, now=now)
     by_people = set(Membership.objects.filter(user=user, is_by_group=False).values_list("slice", flat=True))
     for slice_, role in wanted.items():
         if slice_.pk not in by_people:
-            member_put(slice_=slice_, user=user, role=role, is_by_group=True, actor=None, now=now)
+            member_put(slice_=slice_, user=user, role=role, is_by_group=True, actor=actor, now=now)
 
 
 def _apply_to_people(group: SliceGroup, actor: User, now: datetime) -> None:

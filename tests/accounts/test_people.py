@@ -17,7 +17,6 @@ from accounts.oidc.providers import Provider
 from accounts.people.services import (
     group_role_add,
     group_role_remove,
-    identity_set_groups,
     identity_unlink,
     user_disable,
     user_enable,
@@ -97,8 +96,24 @@ def test_a_group_gives_a_role_at_sign_in_and_takes_it_when_it_is_left(root: User
     user.refresh_from_db()
     assert (user.role, role_in(vision, user)) == (PlatformRole.MEMBER, Role.VIEWER)
 
-    identity_set_groups(identity=user.identities.get(), groups=[], actor=root, now=db_now())
+
+def test_a_program_tells_who_has_left_a_group_and_the_person_loses_it_without_signing_in(root: User, vision: Slice) -> None:
+    group_add(slice_=vision, provider="corp", group="team", role=Role.VIEWER, actor=root, now=db_now())
+    user = sign_in("00u1", "team", name="ada").user
+    sign_in("00u2", "team")
+    program, terminal, browser = Caller(factories.token(root)), Caller(factories.token(user)), client_of(user)
+    assert (terminal.get("slices/vision/").status_code, browser.get("/workspaces/vision/").status_code) == (200, 200)
+
+    (found,) = program.get("users/?subject=00u1").json()["results"]
+    for _ in range(2):  # a second time it changes nothing
+        told = program.post(f"users/{found['name']}/groups/", {"provider": "corp", "groups": ["lunch"]})
+        assert (told.status_code, told.json()["identities"][0]["groups"]) == (200, ["lunch"])
+
     assert role_in(vision, user) is None
+    assert (terminal.get("slices/vision/").status_code, browser.get("/workspaces/vision/").status_code) == (404, 404)
+    (event,) = program.get("audit/?kind=slice.member_removed").json()["results"]
+    assert ("ada" in event["message"], event["actor"]) == (True, "root")
+    assert role_in(vision, User.objects.get(name="00u2")) == Role.VIEWER
 
 
 def test_roles_by_groups_rest_after_a_while_until_the_person_signs_in_again(root: User, vision: Slice, settings: Any) -> None:
