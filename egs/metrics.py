@@ -159,8 +159,8 @@ def _allocator(now: datetime) -> Iterator[Metric]:
 
 
 def _alerts(now: datetime) -> Iterator[Metric]:
-    standing = Alert.objects.filter(slice=None).exclude(state=AlertState.RESOLVED)
-    counts = dict(standing.order_by().values_list("state").annotate(n=Count("pk")))
+    open_alerts = Alert.objects.filter(slice=None).exclude(state=AlertState.RESOLVED)
+    counts = dict(open_alerts.order_by().values_list("state").annotate(n=Count("pk")))
     states = [state for state in AlertState.values if state != AlertState.RESOLVED]
     yield _gauge("egs_alerts", "Alerts for administrators by state.", "state", {state: counts.get(state, 0) for state in states})
 

@@ -99,16 +99,16 @@ def store_of(cluster: str) -> FileStore:
     return FileStore(settings.EGS_VAR_DIR / "demo" / cluster)
 
 
-def agents(*, url: str, now: datetime, works: Mapping[str, str], pace: float) -> list[Process]:
+def agents(*, url: str, now: datetime, works: Mapping[str, str], slowdown: float) -> list[Process]:
     """Makes one real agent for each simulated cluster.
 
-    `works`: kinds of work by ids of workspaces; others get one by chance. `pace`: how much longer steps take than the fleet's file says.
+    `works`: kinds of work by ids of workspaces; others get one by chance. `slowdown`: how much longer steps take than the file says.
     """
     made = []
     for name in FLEETS:
         _, join_token = join_token_issue(cluster=Cluster.objects.get(name=name), actor=None, now=now)
         clock, fleet = SystemClock(), fleet_of(name)
-        fleet = structs.replace(fleet, step_s={step: pace * seconds for step, seconds in fleet.step_s.items()})
+        fleet = structs.replace(fleet, step_s={step: slowdown * seconds for step, seconds in fleet.step_s.items()})
         cluster = SimulatedCluster(fleet=fleet, store=store_of(name), clock=clock)
         telemetry = SimulatedTelemetry(seed=name, works=works, xids=cluster.xids)
         made.append(

@@ -521,6 +521,15 @@ class Job(Struct, kw_only=True):
     finished_at: datetime | None
 
 
+class LeaguePlace(Struct, kw_only=True):
+    id: str
+    name: str
+    project: str
+    place: int
+    efficiency: float
+    measured_hours: float
+
+
 class Log(Struct, kw_only=True):
     text: str
     next: int
@@ -737,15 +746,6 @@ class RoomAnswer(Struct, kw_only=True):
     fits: bool
     instead_at: datetime | None
     suggestion: Suggestion | None
-
-
-class Standing(Struct, kw_only=True):
-    id: str
-    name: str
-    project: str
-    place: int
-    efficiency: float
-    measured_hours: float
 
 
 class Supply(Struct, kw_only=True):

@@ -13,7 +13,7 @@ from accounts.authentication import actor_of
 from core.rest.filters import Moment, ReferenceFilter
 from core.rest.output import ModelOutputSerializer
 from core.rest.views import ApiViewSet
-from gpr.approvals.selectors import Standing
+from gpr.approvals.selectors import ApproverRights
 from gpr.models import Gpr
 from gpr.requests.selectors import DUE_ORDER, approvals_visible_to
 
@@ -38,8 +38,8 @@ class ApprovalSerializer(ModelOutputSerializer[Gpr]):
         return whys[gpr.pk]
 
     def get_deputy_for(self, gpr: Gpr) -> str | None:
-        standing: Standing = self.context["standing"]
-        deputy = standing.deputy_for(gpr)
+        rights: ApproverRights = self.context["rights"]
+        deputy = rights.deputy_for(gpr)
         return deputy.approver.name if deputy else None
 
 
@@ -59,6 +59,6 @@ class ApprovalViewSet(ApiViewSet[Gpr]):
         """List what waits for the caller's decision, or for that of people whose deputy he is, the most urgent first."""
         actor = actor_of(request)
         gprs = self.paginate_queryset(self.filter_queryset(approvals_visible_to(actor, now=self.now))) or []
-        standing = Standing.load(actor, now=self.now)
-        context = {"standing": standing, "whys": standing.whys_not(gprs, now=self.now)}
+        rights = ApproverRights.load(actor, now=self.now)
+        context = {"rights": rights, "whys": rights.whys_not(gprs, now=self.now)}
         return self.get_paginated_response(ApprovalSerializer(gprs, many=True, context=context).data)

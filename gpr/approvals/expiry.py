@@ -8,14 +8,14 @@ from typing import Final
 from django.db.models import QuerySet
 
 from gpr.models import Gpr, GprState
-from journal.notices.periodic import Pace
+from journal.notices.periodic import Throttle
 
-_PACE: Final = Pace(timedelta(seconds=30))
+_THROTTLE: Final = Throttle(timedelta(seconds=30))
 
 
 def approvals_watch(*, now: datetime) -> None:
     """Does nothing within half a minute of the last time."""
-    if _PACE.is_due(now) and (late := overdue(now)).exists():
+    if _THROTTLE.is_due(now) and (late := overdue(now)).exists():
         from gpr.approvals.services import approvals_expire
 
         approvals_expire(late, now=now)

@@ -24,7 +24,7 @@ CHANGED = "You have changed this request, so another administrator approves it."
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ApproverRights:
     """Answers what one approver may decide on. An administrator of a project decides on nothing that reaches other projects."""
 
     actor: User
@@ -34,7 +34,7 @@ class Standing:
     run_by: dict[UUID, set[UUID]]  # projects by those whom he replaces
 
     @classmethod
-    def load(cls, actor: User, *, now: datetime) -> Standing:
+    def load(cls, actor: User, *, now: datetime) -> ApproverRights:
         """Runs no query for an administrator of the platform; three for others, at most."""
         if may_all(actor, Verb.APPROVE, ObjectKind.GPR):
             return cls(actor, True, (), (), {})

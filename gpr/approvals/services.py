@@ -10,7 +10,7 @@ from accounts.models import User
 from core.errors import IllegalTransition, NotAllowed, StaleState
 from core.words import utc
 from gpr.allocation.stored_plan import plan_lock, plan_turn
-from gpr.approvals.selectors import Standing
+from gpr.approvals.selectors import ApproverRights
 from gpr.lifecycle import gpr_transition
 from gpr.models import Gpr, GprState
 from gpr.requests.editing import spec_of
@@ -31,8 +31,8 @@ _AT_ONCE: Final = 100
 def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
     """Its promise counts from now. Raises NotAllowed, IllegalTransition, StaleState, Conflict, OverPolicy or CanNeverStart."""
     plan_lock()  # before budgets are read: others may approve at the same time
-    standing = refuse_approval(gpr, actor=actor, now=now)
-    text = f"{gpr.name} was approved{_in_place_of(standing, gpr)}. {why}".strip()
+    rights = refuse_approval(gpr, actor=actor, now=now)
+    text = f"{gpr.name} was approved{_in_place_of(rights, gpr)}. {why}".strip()
     aged = {"queued_at": gpr.queued_at or now, "turn_at": gpr.turn_at or now, "decide_by_at": None}
     gpr_transition(gpr=gpr, to=S.QUEUED, now=now, actor=actor, message=text, changes=aged)
     promise_make(gpr, now=now)
@@ -43,7 +43,7 @@ def gpr_approve(*, gpr: Gpr, actor: User, now: datetime, why: str = "") -> None:
 @transaction.atomic
 def gpr_reject(*, gpr: Gpr, actor: User | None, why: str, now: datetime, reason: str = "") -> None:
     """`actor` None: EGS did it. Raises NotAllowed, IllegalTransition or StaleState."""
-    by = _in_place_of(Standing.load(actor, now=now), gpr) if actor is not None else ""
+    by = _in_place_of(ApproverRights.load(actor, now=now), gpr) if actor is not None else ""
     if by and gpr.state != S.PENDING_APPROVAL:
         raise NotAllowed("A deputy decides only on what waits for approval.")
     text = f"{gpr.name} was rejected{by}. {why}".strip()
@@ -52,16 +52,16 @@ def gpr_reject(*, gpr: Gpr, actor: User | None, why: str, now: datetime, reason:
     hint(TICK)
 
 
-def refuse_approval(gpr: Gpr, *, actor: User, now: datetime) -> Standing:
+def refuse_approval(gpr: Gpr, *, actor: User, now: datetime) -> ApproverRights:
     """Raises what forbids the approval."""
-    standing = Standing.load(actor, now=now)
-    if refused := standing.why_not(gpr, now=now):
+    rights = ApproverRights.load(actor, now=now)
+    if refused := rights.why_not(gpr, now=now):
         raise NotAllowed(refused)
     if gpr.state != S.PENDING_APPROVAL:
         raise IllegalTransition(f"It does not wait for approval; it is {gpr.get_state_display().lower()}.", state=gpr.state)
     refuse_closed(gpr.slice)
     refuse_over_budget(spec_of(gpr), now=now)  # what was approved meanwhile has used it, too
-    return standing
+    return rights
 
 
 def approvals_expire(overdue: QuerySet[Gpr], *, now: datetime) -> None:
@@ -76,6 +76,6 @@ def approvals_expire(overdue: QuerySet[Gpr], *, now: datetime) -> None:
                 continue  # somebody has just decided or changed it
 
 
-def _in_place_of(standing: Standing, gpr: Gpr) -> str:
-    deputy = standing.deputy_for(gpr)
+def _in_place_of(rights: ApproverRights, gpr: Gpr) -> str:
+    deputy = rights.deputy_for(gpr)
     return f" by the deputy of {deputy.approver.name}" if deputy else ""

@@ -11,14 +11,14 @@ from core.words import number
 from gpr.budgets.periods import span_words
 from gpr.budgets.selectors import BudgetUse, budget_uses
 from journal.models import Severity
-from journal.notices.periodic import Pace
+from journal.notices.periodic import Throttle
 from journal.services import event_record
 from slices.models import AtLimit, Budget
 from slices.quotas.services import whose
 
 WARNED_AT_SHARE = 0.8
 WARNED, SPENT = "budget.warned", "budget.spent"
-_PACE: Final = Pace(timedelta(minutes=1))
+_THROTTLE: Final = Throttle(timedelta(minutes=1))
 _FOLLOWS = {
     AtLimit.APPROVE: "Requests beyond it wait for approval.",
     AtLimit.REFUSE: "Requests beyond it are refused.",
@@ -27,7 +27,7 @@ _FOLLOWS = {
 
 def budgets_watch(*, now: datetime) -> None:
     """Does nothing within a minute of the last time."""
-    if _PACE.is_due(now):
+    if _THROTTLE.is_due(now):
         budgets_record(now=now)
 
 

@@ -14,7 +14,7 @@ from gpr.jobs.selectors import token_of
 from gpr.models import GprState, Job, JobLog
 from inventory.models import Cluster
 from inventory.services.clusters import desired_set_changed
-from journal.notices.periodic import Pace
+from journal.notices.periodic import Throttle
 from protocol.tenancy.workloads import LogChunk
 
 KEPT_CHARS: Final = 256 * 1024  # of each pod
@@ -25,7 +25,7 @@ READ_AT_ONCE: Final = 16  # pods of one job whose output is kept
 
 LOGS_KEPT: Final = timedelta(days=7)  # after the end of the request
 PRUNED_AT_ONCE: Final = 200
-_PACE: Final = Pace(timedelta(hours=1))
+_THROTTLE: Final = Throttle(timedelta(hours=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def _without_token(job: Job, text: str) -> str:
 
 def logs_watch(*, now: datetime) -> None:
     """Does nothing within an hour of the last time."""
-    if _PACE.is_due(now):
+    if _THROTTLE.is_due(now):
         logs_prune(now=now)
 
 

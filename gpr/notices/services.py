@@ -16,13 +16,13 @@ from gpr.models import Gpr, GprState
 from inventory.models import AgentSession
 from inventory.selectors import cluster_is_silent
 from journal.models import Event, Severity
-from journal.notices.periodic import Pace
+from journal.notices.periodic import Throttle
 from journal.services import event_record
 from slices.notices import owners_of
 
 ENDS_SOON, RESTART, UNDECIDED = "gpr.ends_soon", "gpr.restart_promised", "gpr.undecided"
 REMINDED_SHARE: Final = 0.25  # of the time for a decision is left when the approvers are reminded
-_REMINDING: Final = Pace(timedelta(seconds=30))
+_REMINDING: Final = Throttle(timedelta(seconds=30))
 # The next plan promises a start to what was taken back; after this long it is no news.
 RESTART_NEWS: Final = timedelta(minutes=10)
 

@@ -335,7 +335,7 @@ class StepSerializer(ModelOutputSerializer[StepResult]):
     @extend_schema_field(serializers.ChoiceField(choices=["entry", "exit"]))
     def get_stage(self, row: StepResult) -> str:
         entry_steps = row.reservation.entry_steps if row.reservation is not None else []
-        return "entry" if row.step in {Milestone.CLAIM, *entry_steps, Milestone.OPEN} else "exit"
+        return "entry" if row.step in {Milestone.ISOLATE, *entry_steps, Milestone.OPEN} else "exit"
 
 
 class QueueRowSerializer(ModelOutputSerializer[Gpr]):

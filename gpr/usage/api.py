@@ -141,7 +141,7 @@ class PriceViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class StandingSerializer(OutputSerializer[Any]):
+class LeaguePlaceSerializer(OutputSerializer[Any]):
     id = serializers.UUIDField(help_text="Id of the slice.")
     name = serializers.CharField(help_text="Name of the slice.")
     project = serializers.CharField()
@@ -152,7 +152,7 @@ class StandingSerializer(OutputSerializer[Any]):
 
 class LeagueViewSet(ApiViewSet[Any]):
     queryset = UsageDay.objects.none()
-    serializer_class = StandingSerializer
+    serializer_class = LeaguePlaceSerializer
     filterset_class = DaysFilter
     pagination_class = OnePage
 
@@ -165,5 +165,5 @@ class LeagueViewSet(ApiViewSet[Any]):
         asked = request.query_params
         since = day_given(asked.get("since")) or self.now.date().replace(day=1)
         until = day_given(asked.get("until")) or date.max
-        standings = league(actor_of(request), since=since, until=until)
-        return self.get_paginated_response(StandingSerializer(standings, many=True).data)
+        places = league(actor_of(request), since=since, until=until)
+        return self.get_paginated_response(LeaguePlaceSerializer(places, many=True).data)

@@ -193,13 +193,13 @@ def league(actor: User, *, since: date, until: date) -> list[LeaguePlace]:
     sums = rows.values_list("slice__project", "slice", "slice__name", "slice__project__name")
     found = sums.annotate(used=Sum("used_gpu_ms"), measured=Sum("measured_gpu_ms")).filter(measured__gte=LEAGUE_MEASURED_MS)
     seen = _seen_in_league(actor)
-    standings = []
+    ranked = []
     places: Counter[UUID] = Counter()
     for project_id, slice_id, name, project, used, measured in sorted(found, key=lambda row: (row[3], -row[4] / row[5], row[2])):
         places[project_id] += 1
         if seen is None or project_id in seen or slice_id in seen:
-            standings.append(LeaguePlace(slice_id, name, project, places[project_id], used / measured, measured / HOUR_MS))
-    return standings
+            ranked.append(LeaguePlace(slice_id, name, project, places[project_id], used / measured, measured / HOUR_MS))
+    return ranked
 
 
 def _seen_in_league(actor: User) -> set[UUID] | None:

@@ -21,7 +21,7 @@ def watch_by(watcher: Watcher) -> None:
     _watchers.append(watcher)
 
 
-class Pace:
+class Throttle:
     """Lets something be done once in a while in each process."""
 
     def __init__(self, every: timedelta) -> None:
@@ -35,7 +35,7 @@ class Pace:
         return True
 
 
-_PRUNING: Final = Pace(timedelta(hours=1))
+_PRUNING: Final = Throttle(timedelta(hours=1))
 
 
 def notices_step(*, now: datetime | None = None) -> None:

@@ -29,9 +29,9 @@ def tell(*, now: datetime) -> None:
     """Runs some queries, whatever the number of alerts. The caller holds the lock of all alerts."""
     rows = Alert.objects.exclude(rule__tells=Tells.NOBODY).select_related("rule", "gpr", "slice", "cluster")
     new = list(rows.filter(state=AlertState.FIRING, told_at=None, fired_at__lte=now - GATHER).order_by("fired_at", "pk"))
-    standing = [AlertState.FIRING, AlertState.ACKNOWLEDGED]
+    open_states = [AlertState.FIRING, AlertState.ACKNOWLEDGED]
     grown = list(
-        rows.filter(state__in=standing, told_at__lte=now - GROWS_AFTER, firing_count__gte=F("told_count") * 2).order_by("fired_at", "pk")
+        rows.filter(state__in=open_states, told_at__lte=now - GROWS_AFTER, firing_count__gte=F("told_count") * 2).order_by("fired_at", "pk")
     )
     over = list(rows.filter(state=AlertState.RESOLVED, told_count__gt=0).order_by("resolved_at", "pk"))
     if not (new or grown or over):

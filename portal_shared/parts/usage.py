@@ -59,7 +59,7 @@ CSV_HEAD: Final = (
 )
 FIRST_YEAR: Final = 2000
 PRICES_SHOWN: Final = 100
-STANDINGS_SHOWN: Final = 50
+PLACES_SHOWN: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class DayPoint:
 
 
 @dataclass(frozen=True, slots=True)
-class StandingLine:
+class LeagueLine:
     id: UUID
     place: int
     workspace: str
@@ -182,9 +182,9 @@ class StandingLine:
     measured: str
 
     @classmethod
-    def of(cls, standing: LeaguePlace) -> StandingLine:
-        efficiency, measured = _percent(standing.efficiency), words.hours(standing.measured_hours)
-        return cls(standing.slice_id, standing.place, standing.slice, standing.project, efficiency, measured)
+    def of(cls, place: LeaguePlace) -> LeagueLine:
+        efficiency, measured = _percent(place.efficiency), words.hours(place.measured_hours)
+        return cls(place.slice_id, place.place, place.slice, place.project, efficiency, measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +224,8 @@ class UsagePage:
     next_url: str
     url: str  # of the fragment
     csv_url: str
-    standings: tuple[StandingLine, ...]
-    standing_count: int
+    places: tuple[LeagueLine, ...]
+    place_count: int
     switches: tuple[LeagueSwitch, ...]
     prices: tuple[PriceLine, ...]
     currency: str
@@ -239,7 +239,7 @@ class UsagePage:
         total = usage_total(rows)
         found = page_of(request, usage_by(rows, by=asked.by, since=asked.month), ordering=USAGE_ORDER)
         csv_url = url_with(portal.url("usage-csv"), asked.in_url)
-        standings = league(request.user, since=asked.month, until=asked.until)
+        places = league(request.user, since=asked.month, until=asked.until)
         return cls(
             title=f"{asked.month:%B %Y}",
             facts=tuple(_facts(total)),
@@ -255,8 +255,8 @@ class UsagePage:
             next_url=_month_url(url, asked, asked.until) if asked.until <= request.now.date() else "",
             url=url_with(url, asked.in_url, cursor=request.GET.get("cursor", ""), part="body"),
             csv_url=csv_url,
-            standings=tuple(StandingLine.of(each) for each in standings[:STANDINGS_SHOWN]),
-            standing_count=len(standings),
+            places=tuple(LeagueLine.of(each) for each in places[:PLACES_SHOWN]),
+            place_count=len(places),
             switches=tuple(
                 LeagueSwitch(project.name, project.in_league, reverse("league-switch", args=[project.pk]))
                 for project in (projects_run_by(request.user) if request.may_write else ())

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from core.pages import words
 from core.pages.parts import ListFoot
-from gpr.approvals.selectors import Standing
+from gpr.approvals.selectors import ApproverRights
 from gpr.models import Gpr
 from gpr.requests.selectors import DUE_ORDER, approvals_visible_to
 from portal_shared.access import PageRequest
@@ -46,8 +46,8 @@ class ApprovalRow:
     reject_url: str
 
     @classmethod
-    def of(cls, gpr: Gpr, standing: Standing, why_not: str, *, may_write: bool) -> ApprovalRow:
-        deputy = standing.deputy_for(gpr)
+    def of(cls, gpr: Gpr, rights: ApproverRights, why_not: str, *, may_write: bool) -> ApprovalRow:
+        deputy = rights.deputy_for(gpr)
         return cls(
             id=gpr.pk,
             name=gpr.name,
@@ -96,11 +96,11 @@ class ApprovalsPage:
     def build(cls, request: PageRequest) -> ApprovalsPage:
         url = reverse("approvals")
         found = page_of(request, approvals_visible_to(request.user, now=request.now), ordering=DUE_ORDER)
-        standing = Standing.load(request.user, now=request.now)
-        whys = standing.whys_not(found.rows, now=request.now)
+        rights = ApproverRights.load(request.user, now=request.now)
+        whys = rights.whys_not(found.rows, now=request.now)
         return cls(
             shell=Shell.user(request, page="approvals"),
-            rows=tuple(ApprovalRow.of(gpr, standing, whys[gpr.pk], may_write=request.may_write) for gpr in found.rows),
+            rows=tuple(ApprovalRow.of(gpr, rights, whys[gpr.pk], may_write=request.may_write) for gpr in found.rows),
             foot=foot_of(found, url),
             deputies=tuple(DeputyRow.of(row, request) for row in deputies_involving(request.user).filter(ends_at__gt=request.now)),
             name_url=reverse("deputy-name") if request.may_write and may_name_deputies(request.user) else "",
@@ -113,7 +113,7 @@ class ApprovalsPage:
 def offered_to(request: PageRequest, *, approval: bool) -> list[tuple[str, str]]:
     """Value and label of those that may be decided on together, the most urgent first."""
     gprs = list(approvals_visible_to(request.user, now=request.now).order_by(*DUE_ORDER)[:TOGETHER_MAX])
-    whys = Standing.load(request.user, now=request.now).whys_not(gprs, now=request.now) if approval else {}
+    whys = ApproverRights.load(request.user, now=request.now).whys_not(gprs, now=request.now) if approval else {}
     labels = ((gpr, f"{gpr.name}, {gpr.owner.name} in {gpr.slice.name}: {ask_of(gpr)}") for gpr in gprs if not whys.get(gpr.pk))
     return [(f"{gpr.pk}.{gpr.version}", label) for gpr, label in labels]
 

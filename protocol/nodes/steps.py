@@ -60,14 +60,14 @@ OPTIONAL: tuple[str, ...] = (
 class Milestone(StrEnum):
     """The agent reports these for every assignment."""
 
-    CLAIM = "claim"
+    ISOLATE = "claim"  # the word of older agents
     OPEN = "open"
     CLOSE = "close"
     RELEASE = "release"
 
 
 _NAMES: dict[str, str] = {
-    Milestone.CLAIM: "Fence and label",
+    Milestone.ISOLATE: "Fence and label",
     EntryStep.NODE_READY: "Node ready",
     EntryStep.GPU_COUNT: "GPU count",
     EntryStep.GPU_HEALTH: "GPU health",

@@ -13,7 +13,7 @@ from core.words import duration, utc
 from journal.hints import TICK, hint
 from journal.models import Channel, Severity
 from journal.notices.channels.services import channel_delete
-from journal.notices.periodic import Pace
+from journal.notices.periodic import Throttle
 from journal.services import event_record
 from slices.budgets.services import budget_delete
 from slices.kubeconfigs.services import kubeconfigs_revoke
@@ -25,7 +25,7 @@ from slices.services import member_take, project_admin_remove
 Row = TypeVar("Row", Project, Slice)
 WARNED_DAYS: Final = (1, 3, 14)
 ENDS_SOON: Final = timedelta(days=WARNED_DAYS[-1])
-_PACE: Final = Pace(timedelta(minutes=1))
+_THROTTLE: Final = Throttle(timedelta(minutes=1))
 DOES: Final = {Life.ARCHIVED: "archived", Life.REMOVED: "removed"}
 
 
@@ -120,7 +120,7 @@ def project_settle(*, project: Project, now: datetime) -> None:
 
 def slices_warn(*, now: datetime) -> None:
     """Does nothing within a minute of the last time."""
-    if _PACE.is_due(now):
+    if _THROTTLE.is_due(now):
         slices_record_ends(now=now)
 
 

@@ -17,12 +17,12 @@ from core.errors import NameTaken, NotAllowed
 from core.locks import transaction_lock
 from core.words import plural
 from journal.guard import set_aside_on_error
-from journal.notices.periodic import Pace
+from journal.notices.periodic import Throttle
 from journal.services import event_record
 from slices.models import Membership, Role, Slice, SliceGroup
 from slices.services import member_put, member_take
 
-_PACE: Final = Pace(timedelta(seconds=30))
+_THROTTLE: Final = Throttle(timedelta(seconds=30))
 _AT_ONCE: Final = 100
 ROLES_BIGGEST_FIRST = (Role.OWNER, Role.EDITOR, Role.VIEWER)
 
@@ -57,7 +57,7 @@ def group_remove(*, group: SliceGroup, actor: User, now: datetime) -> None:
 
 def groups_watch(*, now: datetime) -> None:
     """Does nothing within half a minute of the last time."""
-    if settings.EGS_GROUPS_MAX_AGE_H and _PACE.is_due(now):
+    if settings.EGS_GROUPS_MAX_AGE_H and _THROTTLE.is_due(now):
         for identity in _outdated(now).select_related("user")[:_AT_ONCE]:
             with set_aside_on_error("groups_rest", f"Roles of {identity.user.name} by groups could not rest", now=now):
                 _let_rest(identity, now)

@@ -47,7 +47,7 @@ REASONS = {
     "no longer": "a begun entry was not listed any more",
     "known from the node alone": "a record without its document was told of",
 }
-HELD = (GpuPhase.CLAIMED, GpuPhase.OPEN, GpuPhase.CLOSED)
+HELD = (GpuPhase.ISOLATED, GpuPhase.OPEN, GpuPhase.CLOSED)
 
 
 class Violation(AssertionError):
@@ -81,7 +81,7 @@ class WatchedCluster(SimulatedCluster):
         (answer,) = super().write(kind, [change])
         if isinstance(answer, NodeState):
             match kind:
-                case WriteKind.CLAIM:
+                case WriteKind.ISOLATE:
                     self._judge_begin(records, "claimed")
                 case WriteKind.OPEN:
                     self._judge_begin(records, "opened")

@@ -47,7 +47,7 @@ NODES_AT_ONCE = 8  # written together before the time limit is checked again
 THROTTLE_MAX_S = 1.0  # an exit waits no longer than this for a throttling API server
 
 _MILESTONES = {
-    GpuPhase.CLAIMED: (Milestone.CLAIM, Phase.ENTERING),
+    GpuPhase.ISOLATED: (Milestone.ISOLATE, Phase.ENTERING),
     GpuPhase.OPEN: (Milestone.OPEN, Phase.ACTIVE),
     GpuPhase.CLOSED: (Milestone.CLOSE, Phase.EXITING),
     GpuPhase.FREE: (Milestone.RELEASE, Phase.RELEASED),
@@ -77,7 +77,7 @@ class Actions:
     # -- unexpected errors ---------------------------------------------------------------------------------------------
 
     @contextmanager
-    def isolate(self, stage: str, member: Member | None = None) -> Iterator[None]:
+    def guard(self, stage: str, member: Member | None = None) -> Iterator[None]:
         """Log an unexpected error, so that it affects only this member; the first one of a stage is also reported as a failed step.
 
         Nothing new begins for the member in this pass, see `is_broken`.
@@ -95,7 +95,7 @@ class Actions:
         """Yield the results of `act`, without None and without errors."""
         for member in members:
             found = None
-            with self.isolate(stage, member):
+            with self.guard(stage, member):
                 found = act(*member)
             if found is not None:
                 yield found
@@ -203,7 +203,7 @@ class Actions:
         self._failures.pop(node, None)
         self.nodes[node] = answer
         for write in together:
-            with self.isolate("reflect", (write.assignment, write.progress)):
+            with self.guard("reflect", (write.assignment, write.progress)):
                 self.reflect(write.assignment, write.progress)
 
     def prepare_close(self, closing: Iterable[Write]) -> None:
@@ -322,10 +322,10 @@ class Actions:
         what = f"{len(assignment.gpus)} GPUs of node {assignment.node}"
         whom = "a repair" if assignment.is_repair else f"workspace {assignment.slice}"
         log = {
-            Milestone.CLAIM: f"{what} isolated for {whom}; epoch {record.epoch} is on record",
+            Milestone.ISOLATE: f"{what} isolated for {whom}; epoch {record.epoch} is on record",
             Milestone.OPEN: f"{what} open to the workloads of {whom}",
             Milestone.CLOSE: f"{what} closed to {whom}; nothing new of it can start there",
-            Milestone.RELEASE: f"{what} free; epoch {record.epoch} stays on record, an older claim has no effect",
+            Milestone.RELEASE: f"{what} free; epoch {record.epoch} stays on record, an older assignment has no effect",
         }[milestone]
         self._report(assignment, milestone, Outcome.OK, StepProgress(status=StepStatus.OK, log=log, evidence={"epoch": record.epoch}))
 

@@ -202,17 +202,17 @@ class Core:
         is_durable = self._store.save()
         held = self._store.state.held()
         leaving = [each for each in held if each[1].is_leaving]
-        with self._actions.isolate("fence"):
+        with self._actions.guard("fence"):
             self._actions.prepare_close(self._exits.to_close(leaving))
         self._exits.advance(leaving)
         if is_durable:
             self._entries.advance([each for each in held if not each[1].is_leaving and not self._actions.is_broken(each)])
         self._run_boxes()
-        with self._actions.isolate("order_nodes"):
+        with self._actions.guard("order_nodes"):
             self._order_nodes()
-        with self._actions.isolate("repair_drift"):
+        with self._actions.guard("repair_drift"):
             self._repair_drift()
-        with self._actions.isolate("record_life_marks"):
+        with self._actions.guard("record_life_marks"):
             self._actions.record_life_marks(self.link.life.items)
         self._publish(self._store.save())
         self._prune()
@@ -245,7 +245,7 @@ class Core:
                 state.assignments[assignment.id] = assignment
                 state.progress[assignment.id] = Progress(absent=True, listed=False)
         for member in state.held():
-            with self._actions.isolate("reflect", member):
+            with self._actions.guard("reflect", member):
                 self._actions.reflect(*member)
 
     def _decide_ends(self) -> None:
@@ -253,7 +253,7 @@ class Core:
         for assignment, progress in self._store.state.held():
             if assignment.desired not in list(Desired):
                 self._actions.report_unsupported(assignment, progress, assignment.desired, "value of desired")
-            with self._actions.isolate("end", (assignment, progress)):
+            with self._actions.guard("end", (assignment, progress)):
                 if not progress.is_leaving:
                     self._decide_end(assignment, progress, now_s)
         for box in self._boxes():
@@ -281,13 +281,13 @@ class Core:
     def _run_boxes(self) -> None:
         boxes = [box for box in self._boxes() if not any(each[1].ending or self._actions.is_broken(each) for each in box)]
         for box in boxes:
-            with self._actions.isolate("open", box[0]):
+            with self._actions.guard("open", box[0]):
                 self._entries.mark_active(box)
         if self._store.save():
             self._entries.open(boxes)
-        with self._actions.isolate("publish_ends"):
+        with self._actions.guard("publish_ends"):
             self._actions.publish_ends([end for box in boxes if (end := self._box_end(box)) is not None])
-        with self._actions.isolate("serve"):
+        with self._actions.guard("serve"):
             self._entries.serve(boxes)
 
     def _box_end(self, box: Box) -> BoxEnd | None:

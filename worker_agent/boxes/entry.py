@@ -1,4 +1,4 @@
-"""Entries claim nodes, run their checks, and open the whole box."""
+"""Entries isolate nodes, run their checks, and open the whole box."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from protocol.assignments import ENTRY_ATTEMPTS, Assignment, Desired, Phase
 from protocol.nodes.steps import GANG_STEPS, EntryStep, RepairStep, step_name
 from worker_agent.boxes.actions import Actions, Write
 from worker_agent.boxes.gangs import NO_GANG, Gangs
-from worker_agent.boxes.records import claim_refusal, is_lost, new_records
+from worker_agent.boxes.records import is_lost, isolation_refusal, new_records
 from worker_agent.boxes.state import Member, Progress
 from worker_agent.clock import Clock, HubTime
 from worker_agent.cluster.base import GpuPhase, StepStatus, WriteKind
@@ -17,7 +17,7 @@ from worker_agent.hub.link import Link
 Box = list[Member]
 
 # Time limits within one pass. The rest continues in the next pass, so that an end in the meantime is not delayed.
-CLAIMS_WITHIN_S = CHECKS_WITHIN_S = OPENS_WITHIN_S = 0.4
+ISOLATES_WITHIN_S = CHECKS_WITHIN_S = OPENS_WITHIN_S = 0.4
 
 
 class Entries:
@@ -41,11 +41,11 @@ class Entries:
         why = self.block(assignment, progress)
         if why or progress.phase is not Phase.PENDING:
             return why
-        return claim_refusal(self._actions.nodes.get(assignment.node), assignment)
+        return isolation_refusal(self._actions.nodes.get(assignment.node), assignment)
 
     def advance(self, members: Sequence[Member]) -> None:
-        claims = list(self._actions.each("entry", (each for each in members if self._actions.own(each[0]) is None), self._claim))
-        self._actions.write(WriteKind.CLAIM, claims, within_s=CLAIMS_WITHIN_S)
+        writes = list(self._actions.each("entry", (each for each in members if self._actions.own(each[0]) is None), self._isolate))
+        self._actions.write(WriteKind.ISOLATE, writes, within_s=ISOLATES_WITHIN_S)
         until_mono = self._clock.mono() + CHECKS_WITHIN_S
         gangs = Gangs(members, is_broken=self._is_broken)
         for assignment, progress in sorted(members, key=lambda each: each[0].id <= self._checked_last):
@@ -53,11 +53,11 @@ class Entries:
                 return
             self._checked_last = assignment.id
             record = self._actions.own(assignment)
-            if record is not None and record.phase is GpuPhase.CLAIMED and progress.phase is Phase.ENTERING:
-                with self._actions.isolate("entry", (assignment, progress)):
+            if record is not None and record.phase is GpuPhase.ISOLATED and progress.phase is Phase.ENTERING:
+                with self._actions.guard("entry", (assignment, progress)):
                     self._check(assignment, progress, gangs)
 
-    def _claim(self, assignment: Assignment, progress: Progress) -> Write | None:
+    def _isolate(self, assignment: Assignment, progress: Progress) -> Write | None:
         node = self._actions.nodes.get(assignment.node)
         if progress.phase is not Phase.PENDING and is_lost(node, assignment):
             progress.fail(f"node {assignment.node} went on to a higher epoch")
@@ -65,8 +65,8 @@ class Entries:
             return None
         elif unknown := [step for step in assignment.entry_steps if step not in _known_steps(assignment)]:
             self._refuse(assignment, progress, unknown)
-        elif not claim_refusal(node, assignment):
-            return Write(assignment, progress, new_records(assignment, GpuPhase.CLAIMED))
+        elif not isolation_refusal(node, assignment):
+            return Write(assignment, progress, new_records(assignment, GpuPhase.ISOLATED))
         return None
 
     def _refuse(self, assignment: Assignment, progress: Progress, unknown: list[str]) -> None:
@@ -116,14 +116,14 @@ class Entries:
     def open(self, boxes: Sequence[Box]) -> None:
         opens: list[Write] = []
         for box in boxes:
-            with self._actions.isolate("open", box[0]):
+            with self._actions.guard("open", box[0]):
                 opens += self._opens(box)
         self._actions.write(WriteKind.OPEN, opens, within_s=OPENS_WITHIN_S)
 
     def _opens(self, box: Box) -> Iterator[Write]:
         for assignment, progress in box:
             record = self._actions.own(assignment)
-            if record is None or record.phase is not GpuPhase.CLAIMED or progress.active_s is None:
+            if record is None or record.phase is not GpuPhase.ISOLATED or progress.active_s is None:
                 continue
             if not self.block(assignment, progress):
                 yield Write(assignment, progress, new_records(assignment, GpuPhase.OPEN, active_s=progress.active_s))

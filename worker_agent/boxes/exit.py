@@ -64,16 +64,16 @@ class Exits:
 
     def _without_node(self, assignment: Assignment, progress: Progress) -> None:
         since = self._gone_since_mono.setdefault(assignment.id, self._clock.mono())
-        never_claimed = Milestone.CLAIM not in progress.reported
-        if never_claimed or self._clock.mono() - since >= NODE_GONE_S:
+        never_isolated = Milestone.ISOLATE not in progress.reported
+        if never_isolated or self._clock.mono() - since >= NODE_GONE_S:
             log = f"node {assignment.node} is not in the cluster any more: nothing of the workspace can be on it"
             self._finish(assignment, progress, log)
 
     def _fence(self, assignment: Assignment, progress: Progress) -> Write | None:
-        # It never claimed, so it is over; but its epoch goes on record, or a delayed PRESENT could claim.
+        # It isolated nothing, so it is over; but its epoch goes on record, or a delayed PRESENT could begin.
         if records := fence_records(self._actions.nodes[assignment.node], assignment):
             return Write(assignment, progress, records)
-        self._finish(assignment, progress, "nothing was claimed, and later epochs are on record already")
+        self._finish(assignment, progress, "nothing was isolated, and later epochs are on record already")
         return None
 
     def _finish(self, assignment: Assignment, progress: Progress, log: str) -> None:
@@ -84,7 +84,7 @@ class Exits:
     def _is_open(self, assignment: Assignment, progress: Progress) -> bool:
         """True also for removed records: pods may still run there and must be drained."""
         record = self._actions.own(assignment)
-        return Milestone.CLAIM in progress.reported if record is None else record.phase in (GpuPhase.CLAIMED, GpuPhase.OPEN)
+        return Milestone.ISOLATE in progress.reported if record is None else record.phase in (GpuPhase.ISOLATED, GpuPhase.OPEN)
 
     def _is_given_on(self, assignment: Assignment, progress: Progress) -> bool:
         if not self._is_open(assignment, progress) or not is_given_on(self._actions.nodes.get(assignment.node), assignment):
@@ -102,7 +102,7 @@ class Exits:
     def _release(self, assignment: Assignment, progress: Progress) -> Write | None:
         record = self._actions.own(assignment)
         if record is None:
-            return self._fence(assignment, progress) if Milestone.CLAIM not in progress.reported else None
+            return self._fence(assignment, progress) if Milestone.ISOLATE not in progress.reported else None
         if record.phase is not GpuPhase.CLOSED or not self._is_clear(assignment, progress):
             return None
         records = new_records(assignment, GpuPhase.FREE, active_s=record.active_s, closed_s=record.closed_s)

@@ -9,7 +9,7 @@ from protocol.nodes.steps import ExitStep
 from worker_agent.cluster.base import GpuPhase, GpuRecord, NodeState
 
 _RANK = {phase: rank for rank, phase in enumerate(GpuPhase)}
-_SHOWN = {GpuPhase.CLAIMED: Phase.ENTERING, GpuPhase.OPEN: Phase.ACTIVE, GpuPhase.CLOSED: Phase.EXITING}
+_SHOWN = {GpuPhase.ISOLATED: Phase.ENTERING, GpuPhase.OPEN: Phase.ACTIVE, GpuPhase.CLOSED: Phase.EXITING}
 
 
 def own_record(node: NodeState | None, assignment: Assignment) -> GpuRecord | None:
@@ -27,8 +27,8 @@ def own_record(node: NodeState | None, assignment: Assignment) -> GpuRecord | No
     return least
 
 
-def claim_refusal(node: NodeState | None, assignment: Assignment) -> str:
-    """Return why these GPUs cannot be claimed now, or ""."""
+def isolation_refusal(node: NodeState | None, assignment: Assignment) -> str:
+    """Return why these GPUs cannot be isolated now, or ""."""
     if node is None:
         return f"node {assignment.node} is not in the cluster"
     if node.view.uid != assignment.node_uid:
@@ -43,7 +43,7 @@ def _why_held(gpu: str, record: GpuRecord | None, assignment: Assignment) -> str
     if record is None:
         return ""
     if record.epoch >= assignment.epoch:
-        return f"GPU {gpu} has epoch {record.epoch} on record, this claim has {assignment.epoch}: too old"
+        return f"GPU {gpu} has epoch {record.epoch} on record, this assignment has {assignment.epoch}: too old"
     if record.phase is not GpuPhase.FREE:
         return f"GPU {gpu} is still {record.phase} for assignment {record.assignment_id} (epoch {record.epoch})"
     return ""
@@ -83,7 +83,7 @@ def new_records(
 
 
 def fence_records(node: NodeState, assignment: Assignment) -> dict[str, GpuRecord]:
-    """Put the epoch on record, so that a delayed message cannot claim."""
+    """Put the epoch on record, so that a delayed message cannot take the GPUs."""
     records = new_records(assignment, GpuPhase.FREE)
     return {gpu: record for gpu, record in records.items() if not _why_held(gpu, node.records.get(gpu), assignment)}
 

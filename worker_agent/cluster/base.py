@@ -21,7 +21,7 @@ Note = Callable[[str, dict[str, object]], None]  # writes an event with its fiel
 
 
 class GpuPhase(StrEnum):
-    CLAIMED = "CLAIMED"  # isolated for the slice, of which nothing runs yet
+    ISOLATED = "CLAIMED"  # for the slice, of which nothing runs yet; records keep the word of older agents
     OPEN = "OPEN"  # the slice may use it
     CLOSED = "CLOSED"  # access has ended, and its workloads are being removed
     FREE = "FREE"  # nothing of the slice is left; the epoch stays recorded
@@ -104,7 +104,7 @@ class Unavailable(ClusterError):
 
 
 class WriteKind(StrEnum):
-    CLAIM = "claim"  # isolate these GPUs for the slice of the records by taint and labels, without lifting any gate yet
+    ISOLATE = "isolate"  # set these GPUs apart for the slice of the records by taint and labels, without lifting any gate yet
     OPEN = "open"  # from the next `lift_gates` on, the bind guard lists the slice for the node
     CLOSE = "close"  # close guard and taint and remove the labels, so that nothing new of the slice can start
     RELEASE = "release"  # free the GPUs; the records stay with their epochs until a higher epoch replaces them
@@ -114,7 +114,7 @@ NodeChange = tuple[NodeState, Records]  # the node as it was seen, and the new r
 
 
 class BoxEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """Returns when the window of a run ends, in seconds of the hub's clock."""
+    """Says when the window of a run ends, in seconds of the hub's clock."""
 
     gpr_id: str
     gpr_name: str

@@ -200,7 +200,7 @@ class SimulatedCluster:
 
     def _add_pods(self, node: NodeState, records: Records) -> None:
         # The pods of a job exist before its nodes are open.
-        for slice_ in {record.slice for record in records.values() if record.phase is GpuPhase.CLAIMED and not record.is_repair}:
+        for slice_ in {record.slice for record in records.values() if record.phase is GpuPhase.ISOLATED and not record.is_repair}:
             for number in range(self._fleet.pods.per_node):
                 pod = SimulatedPod(slice=slice_, node=node.view.name)
                 self.world.pods.setdefault(f"{slice_}/{node.view.name}-{number}", pod)

@@ -212,7 +212,7 @@ class Dialog:
             # An older hub, or one that refuses them; the lane continues with other news.
             self._requests_not_before_mono = self._clock.mono() + SLOW_S
             self._lanes[lane].is_busy = False
-            self._note("claims_refused", {"why": f"{problem.status} {problem.code} {problem.detail}".strip()})
+            self._note("cluster_requests_refused", {"why": f"{problem.status} {problem.code} {problem.detail}".strip()})
             return
         if problem.code == Code.SUPERSEDED:
             self._stop = Stop.SUPERSEDED if self._is_current(call) else self._stop

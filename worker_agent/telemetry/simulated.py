@@ -94,7 +94,7 @@ class SimulatedTelemetry:
     def _work(self, record: GpuRecord | None, since_s: float, at_s: float) -> SimulatedWork:
         if record is None or record.phase in (GpuPhase.FREE, GpuPhase.CLOSED):
             return IDLE
-        if record.phase is GpuPhase.CLAIMED:
+        if record.phase is GpuPhase.ISOLATED:
             return CHECK
         match self.kind_of(record):
             case WorkKind.TRAINING:

@@ -76,7 +76,7 @@ class SimulatedPods:
         model: str,
     ) -> PodSeen:
         record = box.record
-        is_open, is_waiting = record.phase is GpuPhase.OPEN, record.phase is GpuPhase.CLAIMED
+        is_open, is_waiting = record.phase is GpuPhase.OPEN, record.phase is GpuPhase.ISOLATED
         return PodSeen(
             uid=str(uuid5(NAMESPACE_OID, f"{record.gpr_id}/{record.run}/{rank}")),
             namespace=namespace,

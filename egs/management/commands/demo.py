@@ -27,7 +27,7 @@ from slices.models import Project
 
 # An empty, migrated database. `make` makes it anew when a migration has changed.
 MIGRATED: Final = settings.BASE_DIR / "var" / "migrated.sqlite3"
-ENTRY_PACE: Final = 6.0  # checks take so much longer than in a bare demo, so that a visitor can follow them
+ENTRY_SLOWDOWN: Final = 6.0  # checks take so much longer than in a bare demo, so that a visitor can follow them
 
 
 class Command(BaseCommand):
@@ -72,7 +72,7 @@ class Command(BaseCommand):
             people = provider.provider_start(url)
             provider_text = f"\nOr sign in by its identity provider as emma or otto, with any password. Their groups: {people}.\n"
         works = works_by_slice() if is_company else {}
-        processes = start.agents(url=url, now=started_at, works=works, pace=ENTRY_PACE if is_company else 1.0)
+        processes = start.agents(url=url, now=started_at, works=works, slowdown=ENTRY_SLOWDOWN if is_company else 1.0)
 
         def on_start() -> None:
             start.agents_start(processes)

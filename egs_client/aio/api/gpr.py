@@ -2232,11 +2232,11 @@ class Usage(AsyncResource):
 
 
 class UsageLeague(AsyncResource):
-    def list(self, *, since: str | UnsetType = UNSET, until: str | UnsetType = UNSET) -> AsyncPages[models.Standing]:
+    def list(self, *, since: str | UnsetType = UNSET, until: str | UnsetType = UNSET) -> AsyncPages[models.LeaguePlace]:
         """Compare the slices of each project by how much of their GPU time they use, the most efficient first. A member sees the places
         of his own slices, an administrator of a project those of all its slices. Projects may stay out of it.
         """
-        return AsyncPages(self.client, "usage/league/", params={"since": since, "until": until}, kind=models.Standing)
+        return AsyncPages(self.client, "usage/league/", params={"since": since, "until": until}, kind=models.LeaguePlace)
 
 
 class UsagePrices(AsyncResource):

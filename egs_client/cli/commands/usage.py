@@ -14,7 +14,7 @@ from egs_client.cli.output import Column, Output, show_list
 from egs_client.cli.session import client
 
 if TYPE_CHECKING:
-    from egs_client.models.gpr import Standing, Usage
+    from egs_client.models.gpr import LeaguePlace, Usage
 
 usage_app = typer.Typer(add_completion=False, rich_markup_mode=None)
 apps = {"usage": usage_app}
@@ -33,7 +33,7 @@ USAGE: list[Column[Usage]] = [
     Column("UNPRICED", lambda row: f"{row.unpriced_hours:.1f}", is_wide=True),
     Column("ID", lambda row: row.id, is_wide=True),
 ]
-LEAGUE: list[Column[Standing]] = [
+LEAGUE: list[Column[LeaguePlace]] = [
     Column("PLACE", lambda row: str(row.place)),
     Column("WORKSPACE", lambda row: row.name),
     Column("PROJECT", lambda row: row.project),
@@ -63,8 +63,8 @@ def usage(
     given: dict[str, Any] = {name: value for name, value in filters.items() if value}
     with client() as egs:
         if league:
-            standings = egs.usage.league.list(since=str(since), until=str(until)).all(limit=limit)
-            show_list(standings, LEAGUE, output=output, kind="standing", none="Nobody is in the league yet.")
+            places = egs.usage.league.list(since=str(since), until=str(until)).all(limit=limit)
+            show_list(places, LEAGUE, output=output, kind="league-place", none="Nobody is in the league yet.")
             return
         size = min(limit, 500)
         rows = egs.usage.list(by=by, step=step, since=str(since), until=str(until), page_size=size, **given).all(limit=limit)  # type: ignore[arg-type]

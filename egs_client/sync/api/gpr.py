@@ -2232,11 +2232,11 @@ class Usage(Resource):
 
 
 class UsageLeague(Resource):
-    def list(self, *, since: str | UnsetType = UNSET, until: str | UnsetType = UNSET) -> Pages[models.Standing]:
+    def list(self, *, since: str | UnsetType = UNSET, until: str | UnsetType = UNSET) -> Pages[models.LeaguePlace]:
         """Compare the slices of each project by how much of their GPU time they use, the most efficient first. A member sees the places
         of his own slices, an administrator of a project those of all its slices. Projects may stay out of it.
         """
-        return Pages(self.client, "usage/league/", params={"since": since, "until": until}, kind=models.Standing)
+        return Pages(self.client, "usage/league/", params={"since": since, "until": until}, kind=models.LeaguePlace)
 
 
 class UsagePrices(Resource):

@@ -105,7 +105,7 @@ class AlertRow:
 
     @classmethod
     def of(cls, alert: Alert, portal: Portal, *, may_change: bool, is_silenced: bool) -> AlertRow:
-        is_standing = alert.state in (AlertState.FIRING, AlertState.ACKNOWLEDGED)
+        is_open = alert.state in (AlertState.FIRING, AlertState.ACKNOWLEDGED)
         return cls(
             id=alert.pk,
             name=alert.rule.name,
@@ -124,7 +124,7 @@ class AlertRow:
             note=alert.note,
             is_silenced=is_silenced,
             acknowledge_url=portal.url("alert-acknowledge", alert.pk) if may_change and alert.state == AlertState.FIRING else "",
-            silence_url=portal.url("alert-silence", alert.pk) if may_change and is_standing else "",
+            silence_url=portal.url("alert-silence", alert.pk) if may_change and is_open else "",
         )
 
 

@@ -16,7 +16,7 @@ from accounts.models import User
 from accounts.policy import Verb, may
 from core.pages import words
 from core.pages.parts import EventRow, GpuTile, NodeRow, Pair
-from gpr.approvals.selectors import Standing
+from gpr.approvals.selectors import ApproverRights
 from gpr.followers.selectors import followers_of, predecessors_of
 from gpr.idle.selectors import idleness_of, may_keep, timeout_of
 from gpr.models import ENDED, AfterCondition, Gpr, GprState, Promise, PromiseMove
@@ -227,7 +227,7 @@ class GprDetailPage:
 
 def _actions(gpr: Gpr, request: PageRequest, is_writable: bool, *, has_notice: bool) -> ActionUrls:
     is_asking = is_writable and gpr.state == S.PENDING_APPROVAL and may(request.user, Verb.APPROVE, gpr)
-    why_not = Standing.load(request.user, now=request.now).why_not(gpr, now=request.now) if is_asking else ""
+    why_not = ApproverRights.load(request.user, now=request.now).why_not(gpr, now=request.now) if is_asking else ""
     may_keep_it = is_writable and idleness_of(gpr) is not None and may_keep(request.user, gpr)
     given = {"is_writable": is_writable, "is_asking": is_asking, "has_notice": has_notice, "may_keep_it": may_keep_it}
     return ActionUrls.of(gpr, why_not=why_not, **given)
@@ -390,8 +390,8 @@ def _asked(gpr: Gpr, actor: User) -> Iterable[Pair]:
     yield Pair("Filed by", gpr.owner.name)
     if gpr.template is not None:
         yield Pair("Template", gpr.template.name)
-    if claim := getattr(gpr, "cluster_request", None):
-        yield Pair("Filed as", claim.sentence)
+    if filed := getattr(gpr, "cluster_request", None):
+        yield Pair("Filed as", filed.sentence)
     yield Pair("Id", str(gpr.pk), is_code=True)
 
 

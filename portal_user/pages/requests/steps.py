@@ -84,7 +84,7 @@ class _NodeSteps:
         for result in results:
             if result.reservation_id in self._names:
                 self._by_step.setdefault(result.step, []).append(result)
-        self._entry = [Milestone.CLAIM, *nodes[0].entry_steps, Milestone.OPEN]
+        self._entry = [Milestone.ISOLATE, *nodes[0].entry_steps, Milestone.OPEN]
         self._exit = [Milestone.CLOSE, *nodes[0].exit_steps, Milestone.RELEASE]
 
     @property

@@ -95,7 +95,7 @@ def test_an_entry_check_that_breaks_fails_its_box_blames_no_node_and_others_ente
     assert {event.blames_node for event in told(stage)} == {False}
 
 
-@pytest.mark.parametrize("kind", [WriteKind.CLAIM, WriteKind.OPEN, WriteKind.CLOSE, WriteKind.RELEASE])
+@pytest.mark.parametrize("kind", [WriteKind.ISOLATE, WriteKind.OPEN, WriteKind.CLOSE, WriteKind.RELEASE])
 def test_a_write_that_breaks_for_one_node_is_made_for_the_others(kind: WriteKind, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(small_fleet(count=3))
     bad, bystander = two_boxes(stage)
@@ -133,7 +133,7 @@ def test_one_box_s_exit_that_breaks_holds_up_no_other_s_and_is_told_once(
     assert "TypeError: nobody thought of this" in event.log
 
 
-@pytest.mark.parametrize("method", ["_claim", "_check"])
+@pytest.mark.parametrize("method", ["_isolate", "_check"])
 def test_one_box_s_entry_that_breaks_holds_up_no_other_s(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(small_fleet(count=3))
     monkeypatch.setattr(Entries, method, breaks_for_bad(getattr(Entries, method), lambda _, assignment, *rest: assignment.id))

@@ -147,7 +147,7 @@ def test_a_clock_more_than_five_seconds_off_refuses_entries(skew_s: float) -> No
     assert seen.failure.startswith("CLOCK_SKEW")
 
 
-@pytest.mark.parametrize("phase", [GpuPhase.FREE, GpuPhase.CLAIMED])
+@pytest.mark.parametrize("phase", [GpuPhase.FREE, GpuPhase.ISOLATED])
 @pytest.mark.parametrize("epoch", [5, 6])
 def test_a_gpu_with_the_same_or_a_higher_epoch_on_record_is_not_claimed(epoch: int, phase: GpuPhase) -> None:
     stage = Stage()
@@ -171,11 +171,11 @@ def test_a_gpu_that_another_assignment_still_holds_is_not_claimed_even_with_a_hi
 def test_a_node_written_between_the_look_and_the_claim_is_looked_at_again() -> None:
     stage = Stage()
     stage.tell(stage.assignment(epoch=5))
-    stage.core.reconcile()  # the view is taken, the claim is done at once
+    stage.core.reconcile()  # the view is taken, the isolation is done at once
     other = Stage()
 
     def write_in_between(call: str) -> None:
-        if call == "claim" and not other.cluster.world.nodes[other.views[0].name].records:
+        if call == "isolate" and not other.cluster.world.nodes[other.views[0].name].records:
             put_record(other, 7, GpuPhase.FREE)
 
     other.choose = write_in_between

@@ -33,7 +33,7 @@ def test_a_repair_acts_then_checks_and_never_opens() -> None:
     stage.run(10)
 
     assert stage.phase("r0") is Phase.ENTERED
-    assert stage.gpu_phases() == {GpuPhase.CLAIMED}
+    assert stage.gpu_phases() == {GpuPhase.ISOLATED}
     assert stage.running_pods() == 0
     assert stage.cluster.world.pods == {}
     assert [event.step for event in stage.take_events()] == ["claim", *STEPS]

@@ -232,7 +232,7 @@ def test_a_pod_whose_lift_was_not_answered_holds_its_gpus_until_it_was_read_agai
 
 def test_a_node_that_went_away_keeps_no_other_from_being_opened() -> None:
     gone, here = assignment("a", "n1", "GPU-0"), assignment("b", "n2", "GPU-1", slice_="blue")
-    api, driver = made({"n1": new_records(gone, GpuPhase.OPEN), "n2": new_records(here, GpuPhase.CLAIMED)}, guard={"n1": "@3", "n2": "@1"})
+    api, driver = made({"n1": new_records(gone, GpuPhase.OPEN), "n2": new_records(here, GpuPhase.ISOLATED)}, guard={"n1": "@3", "n2": "@1"})
     del api.objects[cluster_names.node_path("n1")]
     seen = state(driver, "n2")
     driver.write(WriteKind.OPEN, [(seen, new_records(here, GpuPhase.OPEN))])

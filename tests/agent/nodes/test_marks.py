@@ -29,7 +29,7 @@ from worker_agent.kube.nodes.marks import (
 GPUS = tuple(f"GPU-{number}" for number in range(8))
 
 
-def record(gpr: str = "gpr-a", *, slice_: str = "slice-a", phase: GpuPhase = GpuPhase.CLAIMED, epoch: int = 7, run: int = 1) -> GpuRecord:
+def record(gpr: str = "gpr-a", *, slice_: str = "slice-a", phase: GpuPhase = GpuPhase.ISOLATED, epoch: int = 7, run: int = 1) -> GpuRecord:
     return GpuRecord(epoch=epoch, assignment_id=f"of-{gpr}", gpr_id=gpr, slice=slice_, phase=phase, run=run)
 
 

@@ -120,9 +120,9 @@ def test_a_write_to_a_node_that_changed_since_it_was_read_has_no_effect() -> Non
     cluster = Stage().cluster
     stage = Stage()
     seen = cluster.observe()[stage.views[0].name]
-    records = new_records(stage.assignment(), GpuPhase.CLAIMED)
-    (first,) = cluster.write(WriteKind.CLAIM, [(seen, records)])
-    (second,) = cluster.write(WriteKind.CLAIM, [(seen, records)])
+    records = new_records(stage.assignment(), GpuPhase.ISOLATED)
+    (first,) = cluster.write(WriteKind.ISOLATE, [(seen, records)])
+    (second,) = cluster.write(WriteKind.ISOLATE, [(seen, records)])
 
     assert isinstance(first, NodeState)
     assert isinstance(second, WriteConflict)

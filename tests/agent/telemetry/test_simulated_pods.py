@@ -32,7 +32,7 @@ def test_a_gang_has_a_pod_on_each_node_and_a_service_one_for_each_gpu() -> None:
 
 
 def test_pods_wait_while_their_box_is_checked_and_end_with_it() -> None:
-    assert {(pod.hold, pod.node) for pod in pods(WorkKind.TRAINING, phase=GpuPhase.CLAIMED)} == {("gate", None)}
+    assert {(pod.hold, pod.node) for pod in pods(WorkKind.TRAINING, phase=GpuPhase.ISOLATED)} == {("gate", None)}
     assert {pod.phase for pod in pods(WorkKind.TRAINING, phase=GpuPhase.CLOSED)} == {"Terminating"}
     assert pods(WorkKind.TRAINING, phase=GpuPhase.FREE) == []
 

@@ -133,18 +133,18 @@ def test_the_league_shows_members_their_places_and_a_project_may_stay_out_of_it(
     runner = factories.user("runner")
     ProjectAdmin.objects.create(project=world.slice.project, user=runner, created_at=world.slice.created_at)
 
-    def standings(caller: Caller) -> list[tuple[str, int, float]]:
+    def places(caller: Caller) -> list[tuple[str, int, float]]:
         return [(row["name"], row["place"], row["efficiency"]) for row in caller.get("usage/league/").json()["results"]]
 
-    assert standings(owner) == [("vision", 2, 0.5)]
-    assert standings(outsider) == [("canary-slice", 1, 0.5)]
-    assert standings(as_user(runner)) == [("second", 1, 0.75), ("vision", 2, 0.5)]
-    assert [name for name, *_ in standings(admin)] == ["canary-slice", "second", "vision"]
+    assert places(owner) == [("vision", 2, 0.5)]
+    assert places(outsider) == [("canary-slice", 1, 0.5)]
+    assert places(as_user(runner)) == [("second", 1, 0.75), ("vision", 2, 0.5)]
+    assert [name for name, *_ in places(admin)] == ["canary-slice", "second", "vision"]
 
     project = Project.objects.get(pk=world.slice.project_id)
     assert as_user(runner).patch(f"projects/{project.name}/", {"in_league": False}).json()["in_league"] is False
-    assert standings(owner) == standings(as_user(runner)) == []
-    assert [name for name, *_ in standings(admin)] == ["canary-slice"]
+    assert places(owner) == places(as_user(runner)) == []
+    assert [name for name, *_ in places(admin)] == ["canary-slice"]
     assert_problem(owner.patch(f"projects/{project.name}/", {"in_league": True}), 403, "not_allowed")
     assert_problem(as_user(runner).patch(f"projects/{project.name}/", {"ends_at": None}), 403, "not_allowed")
 

@@ -122,7 +122,7 @@ class Replay:
 
     def _own(self, node: str, obj: Object) -> None:
         records = read_records(obj["metadata"].get("annotations", {}).get("egs.io/records", ""))
-        owners = frozenset(record.slice for record in records.values() if record.phase in (GpuPhase.CLAIMED, GpuPhase.OPEN))
+        owners = frozenset(record.slice for record in records.values() if record.phase in (GpuPhase.ISOLATED, GpuPhase.OPEN))
         self.change_count += owners != self.owners.get(node, frozenset())
         self.owners[node] = owners
 

@@ -139,7 +139,7 @@ def test_an_agent_that_slept_between_node_and_guard_opens_nothing_afterwards(sit
     (box,) = site.box(red)
     sleeper = KubernetesCluster(CornerApi(site.access), check=site.check, note=site.note)
     sleeper.start()
-    claimed = written_in_time(sleeper, WriteKind.CLAIM, box.node, new_records(box, GpuPhase.CLAIMED))
+    claimed = written_in_time(sleeper, WriteKind.ISOLATE, box.node, new_records(box, GpuPhase.ISOLATED))
     written_in_time(sleeper, WriteKind.OPEN, box.node, new_records(box, GpuPhase.OPEN, active_s=box.not_before_s))
 
     # It sleeps. Another one ends this box, and gives the node to the next.

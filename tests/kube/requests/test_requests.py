@@ -13,7 +13,7 @@ from tests.kube.cluster import MUTATING, Cluster, KubeError, Object
 from tests.kube.requests.counter import SPEC, Answer, Counter, later, refused, request, taken, template
 from tests.kube.world import install
 from worker_agent.kube.requests import spec as asking
-from worker_agent.kube.requests import status as standing
+from worker_agent.kube.requests import status as request_status
 from worker_agent.kube.requests import sync as requests
 from worker_agent.kube.requests.sync import in_turns
 
@@ -187,7 +187,7 @@ def test_a_refused_request_says_why_and_is_not_told_again_until_it_changes(count
 def test_what_may_pass_is_asked_again_in_a_while_also_by_an_agent_that_starts_anew(
     counter: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standing, "PASSING_S", 1.5)
+    monkeypatch.setattr(request_status, "PASSING_S", 1.5)
     counter.answer = refused("can_never_start", "No cluster has so many nodes.")
     counter.make(request())
     counter.until_condition("Accepted", "False", "CanNeverStart")
@@ -201,7 +201,7 @@ def test_what_may_pass_is_asked_again_in_a_while_also_by_an_agent_that_starts_an
 
 
 def test_later_is_asked_again_after_a_while(counter: Counter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standing, "LATER_S", 1.5)
+    monkeypatch.setattr(request_status, "LATER_S", 1.5)
     counter.answer = later("The workspace is being bound.")
     counter.make(request())
     counter.until_condition("Accepted", "Unknown", "Later")

@@ -17,10 +17,10 @@ from worker_agent.cluster.base import ClusterError, GpuPhase, GpuRecord, Records
 from worker_agent.kube.api.client import Op
 from worker_agent.kube.api.objects import Node, Taint
 
-_ISOLATED = (GpuPhase.CLAIMED, GpuPhase.OPEN)  # phases in which the node is marked for the box of the record
+_ISOLATED = (GpuPhase.ISOLATED, GpuPhase.OPEN)  # phases in which the node is marked for the box of the record
 
 
-# A box claims and releases its GPUs together, so one record is stored for many.
+# A box takes and releases its GPUs together, so one record is stored for many.
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     record: GpuRecord
     gpus: tuple[str, ...]

@@ -97,7 +97,7 @@ class SyncPass:
     slices: Mapping[str, str]  # by namespace: the workspace that the hub wants it bound to
     templates: Mapping[Key, Custom]
     wanted: list[tuple[Custom, Fields]] = field(default_factory=list)
-    claims: list[ClusterRequest] = field(default_factory=list)
+    to_send: list[ClusterRequest] = field(default_factory=list)
 
 
 class KubernetesRequests:
@@ -189,8 +189,8 @@ class KubernetesRequests:
         gone = list(self._gone(there, current))
         self._forget(there, news)
         # The oldest first, so that they queue in the order of their creation.
-        current.claims.sort(key=lambda claim: (there[claim.uid].metadata.creationTimestamp or datetime.min.replace(tzinfo=UTC), claim.name))
-        return in_turns([*current.claims, *gone])
+        current.to_send.sort(key=lambda each: (there[each.uid].metadata.creationTimestamp or datetime.min.replace(tzinfo=UTC), each.name))
+        return in_turns([*current.to_send, *gone])
 
     def _take_answers(self, news: HubNews) -> None:
         for answered in news.answers:
@@ -212,8 +212,8 @@ class KubernetesRequests:
         case = self._case(gpr, known, current)
         answered_mono = known.answered.at_mono if known.answered and case.answer else self._begun_mono
         is_listed = current.news.states is not None
-        if claim := request_due(case, answered_s=now - answered_mono, is_listed=is_listed):
-            current.claims.append(claim)
+        if request := request_due(case, answered_s=now - answered_mono, is_listed=is_listed):
+            current.to_send.append(request)
         self._tell_mark(gpr, known)
         if case == known.case:
             return
@@ -321,8 +321,8 @@ class KubernetesRequests:
                 known.missing_since_mono = current.now_mono
         self._confirm_gone([self._known[state.id] for state in missing], missing, current.now_mono)
         for state in missing:
-            if claim := self._gone_due(state, current.now_mono):
-                yield claim
+            if request := self._gone_due(state, current.now_mono):
+                yield request
 
     def _confirm_gone(self, known: list[KnownRequest], missing: list[ClusterRequestState], now_mono: float) -> None:
         # One list call serves all of a kind.
@@ -381,10 +381,10 @@ def _read(gpr: Custom, template: Custom | None, known: KnownRequest) -> tuple[Fi
     return known.read[2:]
 
 
-def in_turns(claims: Iterable[ClusterRequest]) -> list[ClusterRequest]:
+def in_turns(requests: Iterable[ClusterRequest]) -> list[ClusterRequest]:
     """Interleaves namespaces, so that one with thousands of requests delays no other."""
     waiting: dict[str, list[ClusterRequest]] = {}
-    for claim in claims:
-        waiting.setdefault(claim.namespace, []).append(claim)
+    for request in requests:
+        waiting.setdefault(request.namespace, []).append(request)
     rounds = zip_longest(*waiting.values())
-    return [claim for each in rounds for claim in each if claim is not None]
+    return [request for each in rounds for request in each if request is not None]

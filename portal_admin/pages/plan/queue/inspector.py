@@ -115,7 +115,7 @@ class InspectorPage:
             duration_s=gpr.duration_s,
             priority=gpr.priority,
             owner=gpr.owner.name,
-            origin=claim.sentence if (claim := getattr(gpr, "cluster_request", None)) else "",
+            origin=filed.sentence if (filed := getattr(gpr, "cluster_request", None)) else "",
             place=status.position,
             no_place="no planned start" if gpr.state == GprState.QUEUED else "not in the queue",
             filed_at=gpr.queued_at or gpr.created_at,
