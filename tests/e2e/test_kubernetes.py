@@ -284,7 +284,7 @@ def make_slice_of_ada(platform: Platform, name: str, **namespaces: Cluster) -> N
         platform.api.post(f"/slices/{name}/members/", {"user": member, "role": role})
 
 
-@pytest.mark.soak  # quickly: the pods below, tests/kube/requests/test_requests.py and tests/claims
+@pytest.mark.soak  # quickly: the pods below, tests/kube/requests/test_requests.py and tests/cluster_requests
 def test_a_member_asks_for_nodes_by_kubectl_alone_uses_them_and_gives_them_back(platform: Platform, east: Cluster, tmp_path: Path) -> None:
     ada = platform.ada
     make_slice_of_ada(platform, "language", east=east)

@@ -32,7 +32,7 @@ from protocol.agents.transport import BODY_MAX_BYTES, Code
 from protocol.tenancy.cluster_requests import CLUSTER_REQUESTS_PATH, ClusterRequestsMessage
 from slices.models import Slice
 from tests.builders import generation_of, hold, make_cluster, make_gpr, make_slice, make_user, nodes_of
-from tests.claims.stage import claim
+from tests.cluster_requests.stage import claim
 from tests.conftest import PROFILE
 from tests.databases import db_threads_let_go
 from tests.inventory.agent import Agent

@@ -15,7 +15,7 @@ from journal.models import Event, Outbox
 from protocol.tenancy.workloads import WorkloadPhase
 from slices.models import Namespace
 from tests.builders import make_cluster, make_slice, make_user, spec
-from tests.claims.stage import other_cluster
+from tests.cluster_requests.stage import other_cluster
 from tests.jobs.stage import IMAGE, JobStage
 from tests.lifecycle.stage import ENTRY
 from tests.slices.kubeconfigs import ready_namespace

@@ -17,7 +17,7 @@ from worker_agent.kube.requests import status as request_status
 from worker_agent.kube.requests import sync as requests
 from worker_agent.kube.requests.sync import in_turns
 
-# Each day: tests/agent/requests, tests/claims, and test_life.py
+# Each day: tests/agent/requests, tests/cluster_requests, and test_life.py
 pytestmark = pytest.mark.rotates
 
 T0 = 1_800_000_000.0

@@ -26,7 +26,7 @@ from protocol.tenancy.waiting_pods import JobFailed, PodsWaiting
 from slices.models import Slice
 from slices.quotas.services import quota_create
 from tests.builders import SHAPE, make_slice, spec
-from tests.claims.stage import other_cluster
+from tests.cluster_requests.stage import other_cluster
 from tests.lifecycle.boxes.evictions import DAY_S, LEAST_RUN_S, NOTICE_S, RULES, evicting_slice, noticed
 from tests.lifecycle.stage import ENTRY, EXIT, Stage, fresh
 from tests.slices.kubeconfigs import ready_namespace

@@ -10,7 +10,7 @@ from gpr.models import Gpr
 from protocol.tenancy.cluster_requests import ClusterRequestVerdict
 from tests import factories
 from tests.api.conftest import Caller, World, assert_problem
-from tests.claims.stage import claim
+from tests.cluster_requests.stage import claim
 from tests.slices.kubeconfigs import ready_namespace
 
 ORIGIN = {"cluster": "aurora", "namespace": "train", "name": "llama", "requester": "ci", "is_auto": False}

@@ -8,7 +8,7 @@ from core.clock import db_now
 from gpr.cluster_requests.services import cluster_requests_take
 from gpr.models import Gpr
 from tests import factories
-from tests.claims.stage import claim
+from tests.cluster_requests.stage import claim
 from tests.pages.user_world import World, text
 from tests.slices.kubeconfigs import ready_namespace
 

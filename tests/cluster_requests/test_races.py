@@ -21,7 +21,7 @@ from inventory.models import Cluster
 from journal.models import Event
 from protocol.tenancy.cluster_requests import ClusterRequestAnswer, ClusterRequestVerdict
 from tests.builders import NOW
-from tests.claims.stage import ClusterRequestStage, claim, gone
+from tests.cluster_requests.stage import ClusterRequestStage, claim, gone
 from tests.effort import IS_SOAK
 
 pytestmark = [pytest.mark.postgres_only, pytest.mark.django_db(transaction=True)]

@@ -20,7 +20,7 @@ from protocol.tenancy.cluster_requests import ClusterRequestVerdict
 from slices.models import Namespace, Role, Slice
 from slices.services import member_remove, member_set
 from tests.builders import make_user
-from tests.claims.stage import ClusterRequestStage, claim, gone, neighbor
+from tests.cluster_requests.stage import ClusterRequestStage, claim, gone, neighbor
 from tests.lifecycle.stage import EXIT, fresh, moves_of
 
 pytestmark = pytest.mark.django_db

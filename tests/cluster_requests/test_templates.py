@@ -15,7 +15,7 @@ from slices.models import Slice
 from slices.namespaces.services import namespace_unbind
 from tests import factories
 from tests.builders import SHAPE, make_cluster, make_slice
-from tests.claims.stage import ClusterRequestStage
+from tests.cluster_requests.stage import ClusterRequestStage
 from tests.inventory.agent import Agent
 from tests.slices.kubeconfigs import ready_namespace
 

@@ -18,7 +18,7 @@ from inventory.models import Cluster
 from protocol.tenancy.life_marks import LIFE_TOLD_S, LifeMark
 from slices.models import Slice
 from tests.builders import NOW, nodes_of, spec
-from tests.claims.stage import ClusterRequestStage, neighbor, other_cluster
+from tests.cluster_requests.stage import ClusterRequestStage, neighbor, other_cluster
 from tests.inventory.agent import Agent
 
 pytestmark = pytest.mark.django_db

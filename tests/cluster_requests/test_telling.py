@@ -20,7 +20,7 @@ from protocol.assignments import Phase
 from protocol.tenancy.cluster_requests import CLUSTER_REQUEST_TOLD_S, ClusterRequestState
 from slices.models import Namespace
 from tests.builders import NOW, make_slice, make_user
-from tests.claims.stage import ClusterRequestStage, claim, gone, neighbor, other_cluster
+from tests.cluster_requests.stage import ClusterRequestStage, claim, gone, neighbor, other_cluster
 from tests.lifecycle.stage import ENTRY, EXIT
 from tests.slices.kubeconfigs import ready_namespace
 

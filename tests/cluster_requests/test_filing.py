@@ -38,7 +38,7 @@ from slices.service_accounts.services import service_account_change
 from slices.services import member_set
 from tests import factories
 from tests.builders import SHAPE, make_slice, make_user, spec
-from tests.claims.stage import ClusterRequestStage, account, asks, claim, gone, neighbor, other_cluster
+from tests.cluster_requests.stage import ClusterRequestStage, account, asks, claim, gone, neighbor, other_cluster
 from tests.slices.kubeconfigs import made, ready_namespace
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ import pytest
 from gpr.models import ClusterRequestRecord, Gpr, GprState, Job, JobOutcome
 from protocol.tenancy.cluster_requests import ClusterRequestVerdict, JobAsk, JobProgress
 from protocol.tenancy.workloads import WorkloadPhase, WorkloadSeen
-from tests.claims.stage import ClusterRequestStage, claim, gone
+from tests.cluster_requests.stage import ClusterRequestStage, claim, gone
 
 pytestmark = pytest.mark.django_db
 RUNS = JobAsk(image="a/b:1", command=("torchrun", "train.py"), env={"LR": "3e-4"}, volumes={"data": "/data"}, retries=2, user_id=2000)

@@ -6,7 +6,7 @@ from copy import deepcopy
 
 import pytest
 
-from tests.claims.stage import ClusterRequestStage
+from tests.cluster_requests.stage import ClusterRequestStage
 
 
 @pytest.fixture(scope="module")
