@@ -34,7 +34,7 @@ class OneAtATime:
         most = max(free, key=lambda kind: kind.free_count)
         ahead = told.blockers[0].name if told.blockers else "an earlier request"
         text = (
-            f"{plural(most.free_count, 'node')} of {most.shape} {are(most.free_count)} free now, "
+            f"{plural(most.free_count, 'node')} of {most.shape} in {most.cluster} {are(most.free_count)} free now, "
             f"but workspace {spec.slice.name} runs one request at a time: this one waits for {ahead}."
         )
         return cls(text, (*_ahead(told), *_elsewhere(request, spec.slice, most.cluster)))

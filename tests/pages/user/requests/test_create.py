@@ -242,7 +242,7 @@ def test_what_only_its_own_workspace_holds_back_is_told_so_first_with_the_ways_o
     offers = text(owner.post(OFFERS, form()))
     filed = text(owner.get(owner.post(CREATE, form())["Location"]))
 
-    told = "1 node of H100-80GB is free now, but workspace vision runs one request at a time: this one waits for runs."
+    told = "1 node of H100-80GB in aurora is free now, but workspace vision runs one request at a time: this one waits for runs."
     for shown, first in ((offers, 'class="offers"'), (filed, "why-p")):
         assert shown.index(told) < shown.index(first, shown.index("Only your own workspace is ahead."))
         assert f'<a href="/gprs/{runs.pk}/">Release runs</a>' in shown
