@@ -16,6 +16,7 @@ class Fact:
     url: str = ""
     tone: str = ""  # good, late or bad
     is_wide: bool = False
+    at: datetime | None = None  # the note ends with how far away it is
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,5 +75,5 @@ def _held(tally: RequestCounts, request: PageRequest) -> Fact:
 def _next(tally: RequestCounts, request: PageRequest) -> Fact:
     if tally.next_at is None:
         return Fact("Next start", "none planned", is_wide=True)
-    note = f"{tally.next_name}, {words.relative(tally.next_at, now=request.now)}"
-    return Fact("Next start", words.moment(tally.next_at, now=request.now, zone=request.zone), note, is_wide=True)
+    start = words.moment(tally.next_at, now=request.now, zone=request.zone)
+    return Fact("Next start", start, tally.next_name, is_wide=True, at=tally.next_at)

@@ -91,7 +91,8 @@ def _unapproved(row: RequestRow, gpr: Gpr, known: ReadForRow, axis: Axis) -> Req
         note=note,
         why=" ".join(gpr.approval_reasons),
         at_word="not planned",
-        side=f"filed {words.relative(gpr.created_at, now=axis.now)}",
+        side="filed",
+        side_at=gpr.created_at,
     )
 
 

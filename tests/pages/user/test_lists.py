@@ -59,6 +59,7 @@ def test_a_workspace_shows_what_it_holds_and_what_starts_next(world: World, owne
     assert "runs" in markup
     assert "waits" in markup
     assert "It waits for runs" in markup
+    assert re.search(r'waits, <time [^>]*data-tick="ago">in ', text(owner.get(WORKSPACE))), "a countdown that a page goes on with"
 
 
 def test_somebody_without_a_workspace_is_told_what_to_do(db: None) -> None:
