@@ -191,12 +191,15 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
     @extend_schema(request=Nothing)
     @action(detail=True, methods=["post"])
     def enable(self, request: Request, ref: str) -> Response:
+        """Requests may start there again, if its agent is connected."""
         return self._set_enabled(True)
 
     @extend_schema(request=Nothing)
     @action(detail=True, methods=["post"])
     def disable(self, request: Request, ref: str) -> Response:
-        """Nothing new starts there; running requests continue to their end."""
+        """Nothing new starts there. Running requests continue to their end; waiting ones are planned elsewhere, or for when it may be
+        back.
+        """
         return self._set_enabled(False)
 
     def replay(self, object_id: UUID | None) -> Response:
@@ -304,7 +307,7 @@ class NodeViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[A
     @extend_schema(request=Why)
     @action(detail=True, methods=["post"])
     def cordon(self, request: Request, ref: str) -> Response:
-        """Nothing new starts on the node; running requests continue to their end."""
+        """Nothing new starts on the node. Running requests continue to their end; planned ones start elsewhere."""
         why = self.body(Why)["why"]
         node_cordon(node=self.get_object(), actor=actor_of(request), why=why, now=self.now)
         return self.retrieve(request)
@@ -312,6 +315,7 @@ class NodeViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[A
     @extend_schema(request=Nothing)
     @action(detail=True, methods=["post"])
     def uncordon(self, request: Request, ref: str) -> Response:
+        """Requests may start on the node again."""
         self.body(Nothing)
         node_uncordon(node=self.get_object(), actor=actor_of(request), now=self.now)
         return self.retrieve(request)

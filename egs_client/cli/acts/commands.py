@@ -57,14 +57,16 @@ def kind_at(kind: Any, path: str) -> Any:
 def _command(path: str, name: str, method: Callable[..., Any]) -> Callable[..., None]:
     hints = get_type_hints(method)
     texts = texts_of(method.__doc__ or "")
+    told = "" if texts[""].startswith(HTTP) else texts[""]
     parameters = [each for each in inspect.signature(method).parameters.values() if each.name not in {"self", *SKIPPED}]
     kinds = {each.name: hints[each.name] for each in parameters}
+    places = [each.name for each in parameters if each.kind != inspect.Parameter.KEYWORD_ONLY]
     is_read = name in READS
 
     def run(**given: Any) -> None:
         output, is_yes, is_dry = given.pop("output"), given.pop("yes", True), given.pop("dry_run", False)
         values = {field: value_of(text, kinds[field], field) for field, text in given.items() if text not in (None, [])}
-        _run(path, name, values, [each.name for each in parameters if each.kind != inspect.Parameter.KEYWORD_ONLY], output, is_yes, is_dry)
+        _run(path, name, told, values, places, output, is_yes, is_dry)
 
     shown = [_parameter(each, kinds[each.name], texts.get(each.name, ""), path) for each in parameters]
     shown.append(_keyword("output", Output, "table"))
@@ -72,11 +74,11 @@ def _command(path: str, name: str, method: Callable[..., Any]) -> Callable[..., 
         shown += [_keyword("yes", options.Yes, False), _keyword("dry_run", options.DryRun, False)]
     run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in shown}
-    run.__doc__ = texts[""] if not texts[""].startswith(HTTP) else PLAIN.get(name, f"{name.replace('_', ' ').capitalize()} it.")
+    run.__doc__ = told or PLAIN.get(name, f"{name.replace('_', ' ').capitalize()} it.")
     return run
 
 
-def _run(path: str, name: str, values: dict[str, Any], places: list[str], output: str, is_yes: bool, is_dry: bool) -> None:
+def _run(path: str, name: str, told: str, values: dict[str, Any], places: list[str], output: str, is_yes: bool, is_dry: bool) -> None:
     title = " ".join([VERBS.get(name, name), path.replace(".", " "), *(values[place] for place in places)])
     with client() as egs:
         group = egs
@@ -90,6 +92,8 @@ def _run(path: str, name: str, values: dict[str, Any], places: list[str], output
         if name not in READS:
             print(f"{title}:")
             show_preview(group, path, name, positional, values)
+            if told and name not in PLAIN:
+                print(told)
             if is_dry or not agreed("Do it?", is_yes=is_yes, needs_yes=name != "create"):
                 return
             with settled():

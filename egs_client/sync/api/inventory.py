@@ -179,13 +179,15 @@ class Clusters(Resource):
         )
 
     def disable(self, ref: str, *, idempotency_key: str | None = None) -> models.Cluster:
-        """Nothing new starts there; running requests continue to their end."""
+        """Nothing new starts there. Running requests continue to their end; waiting ones are planned elsewhere, or for when it may be
+        back.
+        """
         return self.client.call(
             "POST", f"clusters/{self.quoted(ref)}/disable/", body={}, is_keyed=True, key=idempotency_key, kind=models.Cluster
         )
 
     def enable(self, ref: str, *, idempotency_key: str | None = None) -> models.Cluster:
-        """POST clusters/{ref}/enable/"""
+        """Requests may start there again, if its agent is connected."""
         return self.client.call(
             "POST", f"clusters/{self.quoted(ref)}/enable/", body={}, is_keyed=True, key=idempotency_key, kind=models.Cluster
         )
@@ -279,7 +281,7 @@ class Nodes(Resource):
     def cordon(
         self, ref: str, *, why: Annotated[str, Meta(min_length=1, max_length=150)], idempotency_key: str | None = None
     ) -> models.Node:
-        """Nothing new starts on the node; running requests continue to their end.
+        """Nothing new starts on the node. Running requests continue to their end; planned ones start elsewhere.
 
         why: The reason, which is recorded with the user's name.
         """
@@ -310,7 +312,7 @@ class Nodes(Resource):
         )
 
     def uncordon(self, ref: str, *, idempotency_key: str | None = None) -> models.Node:
-        """POST nodes/{ref}/uncordon/"""
+        """Requests may start on the node again."""
         return self.client.call(
             "POST", f"nodes/{self.quoted(ref)}/uncordon/", body={}, is_keyed=True, key=idempotency_key, kind=models.Node
         )

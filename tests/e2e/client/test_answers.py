@@ -16,7 +16,7 @@ from egs_client.cli.acts.commands import group_of
 from egs_client.cli.commands.admin import GROUPS
 from egs_client.cli.exits import MEANINGS
 from tests.e2e.client.hub import EGS, Egs, Hub
-from tests.e2e.processes import START_S, free_port, wait_for
+from tests.e2e.processes import START_S, free_port, program, wait_for
 
 pytestmark = pytest.mark.rotates(1)
 
@@ -178,24 +178,48 @@ def test_a_closed_pipe_ends_it_quietly(egs: Egs) -> None:
     assert (done.stdout, done.stderr) == ("141\n", "")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_is_there_for_each_shell(egs: Egs, shell: str) -> None:
-    assert "_EGS_COMPLETE" in egs.run("completion", shell)
+BASH = """
+source <(egs completion bash)
+COMP_CWORD=3 COMP_WORDS=(egs gpr show "")
+_egs_completion egs
+echo "egs gpr show ${COMPREPLY[@]}"
+COMP_WORDS=(egs get workspaces v)
+_egs_completion egs
+echo "egs get workspaces ${COMPREPLY[@]}"
+"""
+FISH = """
+egs completion fish | source
+echo "egs gpr show" (complete -C "egs gpr show ")
+echo "egs get workspaces" (complete -C "egs get workspaces v")
+"""
+# zsh completes at a terminal alone, with a person at the tabulator.
+ZSH = """
+zmodload zsh/zpty
+zpty terminal zsh -f -i
+zpty -w terminal 'autoload -U compinit; compinit -u; source <(egs completion zsh); print rea''dy'
+zpty -r terminal shown '*ready*'
+zpty -w -n terminal $'egs gpr show \t'
+zpty -r terminal shown '*later*'
+print -r -- "$shown"
+zpty -w -n terminal $'\\x15egs get workspaces v\\t'
+zpty -r terminal shown '*vision*'
+print -r -- "$shown"
+"""
 
 
-def test_completion_knows_the_names_that_the_server_has(egs: Egs, waiting: str) -> None:
-    ask = 'COMP_CWORD=3; _egs_completion egs; echo "${COMPREPLY[@]}"'
-    script = f'source <(egs completion bash); COMP_WORDS=(egs gpr show ""); {ask}; COMP_WORDS=(egs get workspaces v); {ask}'
+@pytest.mark.parametrize(("shell", "script"), [(["bash"], BASH), (["zsh", "-f"], ZSH), (["fish", "--no-config"], FISH)])
+def test_completion_in_each_shell_knows_the_names_that_the_server_has(egs: Egs, waiting: str, shell: list[str], script: str) -> None:
+    program(shell[0])
     folder = egs.home / "bin"
     folder.mkdir()
     (folder / "egs").write_text(f'#!/bin/sh\nexec {" ".join(EGS)} "$@"\n')
     (folder / "egs").chmod(0o755)
     env = egs.environment()
-    done = subprocess.run(
-        ["bash", "-c", script], env={**env, "PATH": f"{folder}:{env['PATH']}"}, capture_output=True, text=True, check=True
-    )
+    env |= {"PATH": f"{folder}:{env['PATH']}", "TERM": "xterm"}
+    done = subprocess.run([*shell, "-c", script], env=env, capture_output=True, text=True, check=True, timeout=START_S)
 
-    assert done.stdout.splitlines() == ["later", "vision"], done.stderr
+    assert "egs gpr show later" in done.stdout, done.stderr
+    assert "egs get workspaces vision" in done.stdout
 
 
 def test_an_administrator_sees_what_an_act_would_do_before_it_is_done(hub: Hub, egs: Egs, admin: Egs) -> None:
@@ -206,9 +230,10 @@ def test_an_administrator_sees_what_an_act_would_do_before_it_is_done(hub: Hub, 
     assert not hub.admin.get("/maintenance/")["results"]
 
     assert "add --yes" in admin.run("admin", "node", "cordon", "aurora-h100-06", "--why", "fan", code=2)
-    admin.run("admin", "node", "cordon", "aurora-h100-06", "--why", "fan", "--yes")
+    told = "Running requests continue to their end; planned ones start elsewhere."
+    assert told in admin.run("admin", "node", "cordon", "aurora-h100-06", "--why", "fan", "--yes")
     assert "true" in admin.run("admin", "node", "show", "aurora-h100-06", "-o", "jsonpath={.is_cordoned}")
-    admin.run("admin", "node", "uncordon", "aurora-h100-06", "--yes")
+    assert "Requests may start on the node again." in admin.run("admin", "node", "uncordon", "aurora-h100-06", "--yes")
 
     egs.run("gpr", "create", "wide", *BOX, *LATER, "--nodes", "2")
     assert "It is planned as number 1." in admin.run("admin", "gpr", "priority", "wide", "--priority", "250", "--dry-run")
