@@ -58,7 +58,7 @@ def gpr_transition(*, gpr: Gpr, message: str, **change: Unpack[Transition]) -> N
     gprs_transition(messages=[(gpr, message)], **change)
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **change: Unpack[Transition]) -> None:
     """Transition GPRs of one state, all or none, each with an Event.
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from django.db.models import Exists, F, OuterRef, Q
 
-from core.written_sql import TimeParam, WrittenQuery, load_together, rows_insert
+from core.written_sql import TimeParam, WrittenQuery, load_together, rows_insert, sent_together
 from gpr.allocation.snapshot import PROMISE_TOLERANCE, PROMISE_TOLERANCE_S, length_s
 from gpr.models import AllocatorRecord, Forecast, Gpr, Promise, PromiseMove, PromiseOutcome
 from gpr.promises.forecasts import forecasts_started, whole_s
@@ -19,17 +19,18 @@ def promises_settle(gprs: Sequence[Gpr], *, now: datetime) -> None:
     ids = [gpr.pk for gpr in gprs]
     open_forecasts, promises = load_together((_OPEN_FORECASTS, ids), (_PROMISES, ids))
     foretold = {forecast.gpr_id: forecast for forecast in open_forecasts}
-    forecasts_started(gprs, now=now)
     outcomes = _outcomes(promises, gprs, now)
     for outcome in outcomes:
         outcome.started_at, forecast = now, foretold.get(outcome.gpr_id)
         if forecast is not None:
             # An edit makes a new forecast but may keep the promise: each counts from when it was made.
             outcome.forecast, outcome.wait_s = forecast, max(whole_s(now - forecast.made_at), 0)
-    rows_insert(outcomes, keyed=False)
-    Promise.objects.filter(gpr__in=ids).update(slot_nodes=[])
     kept = [is_kept(outcome.margin_s) for outcome in outcomes]
-    AllocatorRecord.objects.update(kept_count=F("kept_count") + kept.count(True), late_count=F("late_count") + kept.count(False))
+    with sent_together():
+        forecasts_started(gprs, now=now)
+        rows_insert(outcomes, keyed=False)
+        Promise.objects.filter(gpr__in=ids).update(slot_nodes=[])
+        AllocatorRecord.objects.update(kept_count=F("kept_count") + kept.count(True), late_count=F("late_count") + kept.count(False))
 
 
 def is_kept(margin_s: int) -> bool:

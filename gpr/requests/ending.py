@@ -70,7 +70,7 @@ class Ending:
         return f"{SENTENCES[self.reason].format(name=self.gpr.name)} {self.why}".rstrip()
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def exits_begin(ends: Sequence[Ending], *, actor: User | None = None, now: datetime) -> None:
     """Has the agents take the nodes back; stores the remaining times. For several GPRs the caller holds the plan lock."""
     of_kind: dict[tuple[str, EndReason, int], list[Ending]] = defaultdict(list)
@@ -91,7 +91,6 @@ def exits_begin(ends: Sequence[Ending], *, actor: User | None = None, now: datet
     hint(TICK)
 
 
-@transaction.atomic
 def exits_finish(gprs: Sequence[Gpr], *, now: datetime) -> None:
     """Ends GPRs whose nodes are back, or queues them again with their remaining time at their old age. The caller holds the plan lock."""
     boxes_ended(gprs, now=now)

@@ -29,7 +29,7 @@ from protocol.assignments import Desired, Phase
 FAILURE_MAX_CHARS = 200
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def reservations_hold(rows: Sequence[Reservation]) -> None:
     """Stores new reservations, each with as many GPUs of its node as its GPR asks for. Their cluster, epoch and state are set here.
 
@@ -68,7 +68,7 @@ def reservations_hold(rows: Sequence[Reservation]) -> None:
     desired_set_changed(node.cluster_id for node in taken)
 
 
-@transaction.atomic
+@transaction.atomic(savepoint=False)
 def reservations_want_absent(*, gpr_ids: Collection[UUID]) -> None:
     """Tell the agents to begin the exits now."""
     changed = [row for row in _lock_held(gpr__in=gpr_ids) if row.desired != Desired.ABSENT]
