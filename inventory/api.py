@@ -217,11 +217,6 @@ class ClusterViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
 
 
 class HolderSerializer(ModelOutputSerializer[Reservation]):
-    gpr_id = serializers.UUIDField()
-    gpr = serializers.CharField(source="gpr.name")
-    slice_id = serializers.UUIDField()
-    slice = serializers.CharField(source="slice.name")
-
     class Meta:
         model = Reservation
         fields = ["id", "gpr_id", "gpr", "slice_id", "slice", "phase", "ends_at"]
@@ -250,8 +245,6 @@ class NodeConditionSerializer(OutputSerializer[Any]):
 class NodeSerializer(ModelOutputSerializer[Node]):
     """`held_by` names only holders that the caller may see, so it can be empty for a held node."""
 
-    cluster_id = serializers.UUIDField()
-    cluster = serializers.CharField(source="cluster.name")
     state = serializers.ChoiceField(source="availability", choices=Availability.choices)
     gpus_free = serializers.IntegerField()
     is_cordoned = serializers.SerializerMethodField()
@@ -340,8 +333,6 @@ HARDWARE_HELP: Final = (
 
 class GpuSerializer(ModelOutputSerializer[Gpu]):
     name = serializers.CharField(source="uuid")
-    node_id = serializers.UUIDField()
-    node = serializers.CharField(source="node.name")
     cluster_id = serializers.UUIDField(source="node.cluster_id")
     cluster = serializers.CharField(source="node.cluster.name")
     shape = serializers.CharField(source="node.shape")
@@ -416,10 +407,6 @@ class ScheduleSerializer(ModelOutputSerializer[Reservation]):
 
     id = serializers.UUIDField(allow_null=True)
     name = serializers.CharField(source="gpr.name")
-    node_id = serializers.UUIDField()
-    node = serializers.CharField(source="node.name")
-    cluster_id = serializers.UUIDField()
-    cluster = serializers.CharField(source="cluster.name")
     gpus = serializers.SerializerMethodField(help_text="UUIDs of the GPUs.")
     gpr_id = serializers.UUIDField(allow_null=True)
     gpr = serializers.CharField(source="gpr.name", allow_null=True)

@@ -49,8 +49,6 @@ class CheckResultSerializer(ModelOutputSerializer[CheckResult]):
 
 class CheckPolicySerializer(ModelOutputSerializer[CheckPolicy]):
     name = serializers.CharField(help_text="Cluster and shape.")
-    cluster = serializers.CharField(source="cluster.name")
-    cluster_id = serializers.UUIDField()
     limits = serializers.DictField(child=serializers.FloatField())
     images = serializers.DictField(child=serializers.CharField())
     skipped_steps = serializers.ListField(child=serializers.CharField())

@@ -108,8 +108,6 @@ class ProjectViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSe
 
 
 class SliceSerializer(ModelOutputSerializer[Slice]):
-    project = serializers.CharField(source="project.name")
-    project_id = serializers.UUIDField()
     clusters = serializers.SerializerMethodField(help_text="Names of the clusters where its GPRs may run.")
     home = serializers.CharField(source="home.name", default=None, allow_null=True, help_text="The cluster that it prefers, or null.")
     role = serializers.SerializerMethodField(help_text="The caller's role; null for an administrator who is not a member.")

@@ -27,8 +27,24 @@ class OutputSerializer(serializers.Serializer[Row]):
 
 
 class ModelOutputSerializer(OutputSerializer[ModelRow], serializers.ModelSerializer[ModelRow]):
+    # It shows a related object by its name, and by its id as e.g. `slice_id`.
+
     def get_extra_kwargs(self) -> dict[str, Any]:
-        return {name: {"read_only": True} for name in self.Meta.fields}
+        plain = {field.name for field in self.Meta.model._meta.concrete_fields if not field.is_relation}
+        return {name: {"read_only": True} for name in self.Meta.fields if name in plain}
+
+    def get_uniqueness_extra_kwargs(self, field_names: Any, declared_fields: Any, extra_kwargs: Any) -> Any:
+        return extra_kwargs, {}
+
+    def build_relational_field(self, field_name: str, relation_info: Any) -> Any:
+        may_lack = {"default": None, "allow_null": True} if relation_info.model_field.null else {}
+        return serializers.CharField, {"source": f"{field_name}.name", **may_lack}
+
+    def build_property_field(self, field_name: str, model_class: Any) -> Any:
+        related = {field.attname: field for field in model_class._meta.concrete_fields if field.is_relation}
+        if field_name not in related:
+            return super().build_property_field(field_name, model_class)
+        return serializers.UUIDField, {"allow_null": True} if related[field_name].null else {}
 
 
 def utc_text(moment: datetime) -> str:

@@ -19,9 +19,7 @@ from gpr.requests.selectors import DUE_ORDER, approvals_visible_to
 
 
 class ApprovalSerializer(ModelOutputSerializer[Gpr]):
-    slice = serializers.CharField(source="slice.name")
     project = serializers.CharField(source="slice.project.name")
-    owner = serializers.CharField(source="owner.name")
     approval_reasons = serializers.ListField(child=serializers.CharField())
     decide_by_at = serializers.DateTimeField(help_text="EGS rejects it then unless somebody has decided. Null: it waits without end.")
     why_not = serializers.SerializerMethodField(help_text="The reason why the caller may not approve it; empty: the caller may.")

@@ -57,10 +57,6 @@ class OccurrenceSerializer(ModelOutputSerializer[BookingOccurrence]):
 
 
 class BookingSeriesSerializer(ModelOutputSerializer[BookingSeries]):
-    slice = serializers.CharField(source="slice.name")
-    slice_id = serializers.UUIDField()
-    owner = serializers.CharField(source="owner.name")
-    owner_id = serializers.UUIDField()
     asked = serializers.DictField(help_text="The fields of the request that each booking makes.")
 
     class Meta:

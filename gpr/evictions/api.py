@@ -20,8 +20,6 @@ from gpr.requests.selectors import evictions_visible_to
 
 
 class VictimSerializer(ModelOutputSerializer[EvictionVictim]):
-    gpr_id = serializers.UUIDField()
-    gpr = serializers.CharField(source="gpr.name")
     kind = serializers.ChoiceField(choices=VictimKind.choices)
     outcome = serializers.ChoiceField(choices=VictimOutcome.choices)
 

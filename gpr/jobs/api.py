@@ -120,7 +120,6 @@ class JobSerializer(ModelOutputSerializer[Job]):
     slice_id = serializers.UUIDField(source="gpr.slice_id")
     owner = serializers.CharField(source="gpr.owner.name")
     owner_id = serializers.UUIDField(source="gpr.owner_id")
-    gpr_id = serializers.UUIDField()
     gpr_state = serializers.ChoiceField(choices=GprState.choices, source="gpr.state")
     cluster = serializers.CharField(source="gpr.cluster.name", default=None, allow_null=True)
     nodes = serializers.IntegerField(source="gpr.nodes")

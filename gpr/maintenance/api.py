@@ -41,10 +41,7 @@ class MaintenanceCreate(StrictSerializer):
 
 class MaintenanceSerializer(ModelOutputSerializer[MaintenanceWindow]):
     name = serializers.CharField(source="place", help_text="The node or cluster that it closes.")
-    cluster = serializers.CharField(source="cluster.name")
-    cluster_id = serializers.UUIDField()
     node = serializers.CharField(source="node.name", default=None, allow_null=True, help_text="Null: the whole cluster.")
-    node_id = serializers.UUIDField(allow_null=True)
     state = serializers.SerializerMethodField()
 
     class Meta:
@@ -67,11 +64,6 @@ class MovedSerializer(OutputSerializer[Any]):
 
 
 class ReachingSerializer(ModelOutputSerializer[Reservation]):
-    gpr_id = serializers.UUIDField()
-    gpr = serializers.CharField(source="gpr.name")
-    slice = serializers.CharField(source="slice.name")
-    node = serializers.CharField(source="node.name")
-
     class Meta:
         model = Reservation
         fields = ["gpr_id", "gpr", "slice", "node", "ends_at"]

@@ -93,8 +93,6 @@ class PolicyVersionSerializer(ModelOutputSerializer[PolicyVersion]):
 
 
 class PolicyBreachSerializer(ModelOutputSerializer[Gpr]):
-    slice = serializers.CharField(source="slice.name")
-    owner = serializers.CharField(source="owner.name")
     rules = serializers.SerializerMethodField(help_text="The rules that it breaks.")
     note = serializers.SerializerMethodField(help_text="Why it is there all the same; in a preview, what happens to it.")
 

@@ -172,10 +172,6 @@ class DrainSerializer(OutputSerializer[Cluster]):
 
 
 class GprSerializer(ModelOutputSerializer[Gpr]):
-    slice = serializers.CharField(source="slice.name")
-    slice_id = serializers.UUIDField()
-    owner = serializers.CharField(source="owner.name")
-    owner_id = serializers.UUIDField()
     clusters = serializers.ListField(
         source="named_clusters",
         child=serializers.CharField(),
@@ -187,7 +183,6 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
         source="facts.after_id", allow_null=True, read_only=True, help_text="Null without one, or if the reader may not see it."
     )
     cluster = serializers.CharField(allow_null=True, read_only=True, help_text="The cluster of its nodes.")
-    cluster_id = serializers.UUIDField(allow_null=True)
     model = serializers.DictField()
     state = serializers.ChoiceField(choices=GprState.choices)
     end_reason = serializers.SerializerMethodField()
@@ -212,7 +207,6 @@ class GprSerializer(ModelOutputSerializer[Gpr]):
     )
     borrows = serializers.BooleanField(source="facts.borrows", read_only=True, help_text=BORROWS_HELP)
     template = serializers.CharField(source="template.name", default=None, allow_null=True, help_text="The template that was used.")
-    template_id = serializers.UUIDField(allow_null=True)
     origin = OriginSerializer(
         source="facts.origin",
         allow_null=True,
@@ -340,9 +334,6 @@ class StepSerializer(ModelOutputSerializer[StepResult]):
 
 class QueueRowSerializer(ModelOutputSerializer[Gpr]):
     position = serializers.IntegerField(source="status.position", read_only=True, allow_null=True, help_text=POSITION_HELP)
-    slice = serializers.CharField(source="slice.name")
-    slice_id = serializers.UUIDField()
-    owner = serializers.CharField(source="owner.name")
     promised_start_at = serializers.DateTimeField(
         source="current_promise.promised_start_at", default=None, allow_null=True, read_only=True, help_text=PROMISED_HELP
     )

@@ -42,8 +42,6 @@ CHANGEABLE = ("name", "node_count", "lead_time_s", "gain_s", "is_enabled")
 
 
 class SupplySerializer(ModelOutputSerializer[Supply]):
-    cluster = serializers.CharField(source="cluster.name")
-    cluster_id = serializers.UUIDField()
     ordered_count = serializers.IntegerField(source="open_count", help_text="Nodes that are ordered and not there yet.")
     arrived_count = serializers.IntegerField(help_text="Nodes that came from it and are there.")
     possible_count = serializers.IntegerField(help_text="Nodes that can still be ordered.")
@@ -80,18 +78,14 @@ class SupplyCreate(StrictSerializer):
 
 class SupplyOrderSerializer(ModelOutputSerializer[SupplyOrder]):
     name = serializers.CharField(source="supply.name", help_text="Name of the supply.")
-    supply_id = serializers.UUIDField()
     cluster = serializers.CharField(source="supply.cluster.name")
     cluster_id = serializers.UUIDField(source="supply.cluster_id")
     kind = serializers.ChoiceField(source="supply.kind", choices=SupplyKind.choices)
     shape = serializers.CharField(source="supply.shape")
     gpus_per_node = serializers.IntegerField(source="supply.gpus_per_node")
     gpr = serializers.CharField(source="gpr.name", help_text="The GPR that it was ordered for. By now other GPRs may be planned on it.")
-    gpr_id = serializers.UUIDField()
     order_by_at = serializers.DateTimeField(help_text="The latest time to ask for the node.")
     is_late = serializers.SerializerMethodField()
-    node = serializers.CharField(source="node.name", default=None, allow_null=True)
-    node_id = serializers.UUIDField(allow_null=True)
     ended_by = serializers.CharField(source="ended_by.name", default=None, allow_null=True, help_text="Null: EGS did it.")
 
     class Meta:

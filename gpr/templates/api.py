@@ -71,9 +71,7 @@ class TemplateJob(StrictSerializer):
 
 class TemplateSerializer(ModelOutputSerializer[GprTemplate]):
     slice = serializers.CharField(source="slice.name", default=None, allow_null=True, help_text="Null: the platform, for all slices.")
-    slice_id = serializers.UUIDField(allow_null=True)
     cluster = serializers.CharField(source="cluster.name", default=None, allow_null=True, help_text="Null: all clusters of the slice.")
-    cluster_id = serializers.UUIDField(allow_null=True)
     is_default = serializers.BooleanField(help_text=DEFAULT_HELP)
     auto = serializers.BooleanField(help_text=AUTO_HELP)
 

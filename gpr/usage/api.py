@@ -97,7 +97,6 @@ class UsageViewSet(ApiViewSet[Any]):
 class PriceSerializer(ModelOutputSerializer[ShapePrice]):
     name = serializers.CharField(source="shape")
     currency = serializers.SerializerMethodField()
-    set_by = serializers.CharField(source="set_by.name", default=None, allow_null=True)
 
     class Meta:
         model = ShapePrice

@@ -72,17 +72,12 @@ SHAPE_MAX_CHARS = 63
 
 class AlertSerializer(ModelOutputSerializer[Alert]):
     name = serializers.CharField(source="rule.name", help_text="The rule's.")
-    rule_id = serializers.UUIDField()
     signal = serializers.CharField(source="rule.signal")
     unit = serializers.SerializerMethodField(help_text="The unit of `worst`.")
     condition = serializers.SerializerMethodField(help_text="The rule's, as a sentence.")
     runbook = serializers.CharField(source="rule.runbook", help_text="What to do.")
     slice = serializers.CharField(source="slice.name", default=None, allow_null=True, help_text="Whose it is; null: the platform's.")
-    slice_id = serializers.UUIDField(allow_null=True)
     gpr = serializers.CharField(source="gpr.name", default=None, allow_null=True, help_text="Whose box it is about.")
-    gpr_id = serializers.UUIDField(allow_null=True)
-    cluster = serializers.CharField(source="cluster.name", default=None, allow_null=True)
-    cluster_id = serializers.UUIDField(allow_null=True)
     owner = serializers.CharField(source="owner.name", default=None, allow_null=True, help_text="The person who takes care of it.")
 
     class Meta:
@@ -168,9 +163,7 @@ class AlertRuleSerializer(ModelOutputSerializer[AlertRule]):
     code = serializers.CharField(help_text="Names a rule that EGS brings; empty: somebody made it.")
     condition = serializers.SerializerMethodField(help_text="The condition as a sentence.")
     slice = serializers.CharField(source="slice.name", default=None, allow_null=True, help_text="Whose rule it is; null: the platform's.")
-    slice_id = serializers.UUIDField(allow_null=True)
     cluster = serializers.CharField(source="cluster.name", default=None, allow_null=True, help_text="Null: all.")
-    cluster_id = serializers.UUIDField(allow_null=True)
     owner = serializers.CharField(source="owner.name", default=None, allow_null=True, help_text="Null: EGS.")
     unit = serializers.SerializerMethodField(help_text="The unit of the levels.")
 
@@ -306,14 +299,6 @@ def _terms(actor: User, data: dict[str, Any]) -> RuleTerms:
 class AlertSilenceSerializer(ModelOutputSerializer[AlertSilence]):
     name = serializers.SerializerMethodField(help_text="What is silent.")
     slice = serializers.CharField(source="slice.name", default=None, allow_null=True, help_text="Whose alerts; null: administrators'.")
-    slice_id = serializers.UUIDField(allow_null=True)
-    rule = serializers.CharField(source="rule.name", default=None, allow_null=True)
-    rule_id = serializers.UUIDField(allow_null=True)
-    cluster = serializers.CharField(source="cluster.name", default=None, allow_null=True)
-    cluster_id = serializers.UUIDField(allow_null=True)
-    node = serializers.CharField(source="node.name", default=None, allow_null=True)
-    node_id = serializers.UUIDField(allow_null=True)
-    alert_id = serializers.UUIDField(allow_null=True)
     owner = serializers.CharField(source="owner.name", help_text="The person who made it.")
 
     class Meta:

@@ -63,8 +63,6 @@ class FaultSerializer(OutputSerializer[Any]):
 
 class CaseSerializer(ModelOutputSerializer[RemediationCase]):
     name = serializers.CharField(help_text="The node's name.")
-    node_id = serializers.UUIDField()
-    node = serializers.CharField(source="node.name")
     cluster_id = serializers.UUIDField(source="node.cluster_id")
     cluster = serializers.CharField(source="node.cluster.name")
     next = serializers.SerializerMethodField(help_text="The next action, in words; empty: none.")

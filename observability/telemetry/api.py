@@ -47,8 +47,6 @@ class ReadingSerializer(ModelOutputSerializer[LatestReading]):
 
 class HotspotSerializer(ModelOutputSerializer[Gpu]):
     name = serializers.CharField(source="uuid")
-    node_id = serializers.UUIDField()
-    node = serializers.CharField(source="node.name")
     cluster_id = serializers.UUIDField(source="node.cluster_id")
     cluster = serializers.CharField(source="node.cluster.name")
     shape = serializers.CharField(source="node.shape")

@@ -47,10 +47,6 @@ class CarrierSerializer(ModelOutputSerializer[Gpr]):
 
 
 class WorkloadSerializer(ModelOutputSerializer[Workload]):
-    slice_id = serializers.UUIDField()
-    slice = serializers.CharField(source="slice.name")
-    cluster_id = serializers.UUIDField()
-    cluster = serializers.CharField(source="cluster.name")
     efficiency_percent = serializers.IntegerField(allow_null=True, help_text="GPU time used, of that held; null: nothing measured yet.")
     held_hours = serializers.FloatField(help_text="GPU-hours in which its GPUs were measured, since its start.")
     used_hours = serializers.FloatField(help_text="Hours of these in which kernels ran.")
@@ -119,12 +115,8 @@ class PodSerializer(ModelOutputSerializer[Pod]):
     namespace = serializers.CharField(source="workload.namespace")
     slice_id = serializers.UUIDField(source="workload.slice_id")
     slice = serializers.CharField(source="workload.slice.name")
-    cluster = serializers.CharField(source="cluster.name")
-    workload = serializers.CharField(source="workload.name")
-    workload_id = serializers.UUIDField()
     workload_kind = serializers.CharField(source="workload.kind")
     gpr = serializers.CharField(source="gpr.name", default=None, allow_null=True, help_text="The request in whose box it is.")
-    gpr_id = serializers.UUIDField(allow_null=True)
     gpus = serializers.ListField(child=serializers.UUIDField(), help_text="Ids of its GPUs, as far as they are known.")
     requests = serializers.DictField(child=serializers.CharField())
 

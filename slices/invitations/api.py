@@ -19,9 +19,7 @@ from slices.models import Invitation, Membership
 
 
 class InvitationSerializer(ModelOutputSerializer[Invitation]):
-    slice = serializers.CharField(source="slice.name")
     project = serializers.CharField(source="slice.project.name")
-    invited_by = serializers.CharField(source="invited_by.name")
 
     class Meta:
         model = Invitation

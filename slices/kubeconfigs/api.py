@@ -24,10 +24,6 @@ class KubeconfigSerializer(ModelOutputSerializer[Kubeconfig]):
     """A kubeconfig says who may access which cluster until when. These answers contain no secret."""
 
     name = serializers.CharField(help_text="The prefix of its contexts in kubectl, before the namespace.")
-    cluster = serializers.CharField(source="cluster.name")
-    cluster_id = serializers.UUIDField()
-    user = serializers.CharField(source="user.name")
-    user_id = serializers.UUIDField()
 
     class Meta:
         model = Kubeconfig

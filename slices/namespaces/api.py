@@ -25,8 +25,6 @@ NAMESPACE_MUST = "Must be the name of a Kubernetes namespace."
 
 
 class NamespaceSerializer(ModelOutputSerializer[Namespace]):
-    cluster = serializers.CharField(source="cluster.name")
-    cluster_id = serializers.UUIDField()
     state = serializers.ChoiceField(
         choices=NAMESPACE_STATES,
         help_text="PENDING: an administrator has to approve the name. All other states are reported by the cluster's agent.",

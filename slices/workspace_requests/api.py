@@ -36,8 +36,6 @@ TERMS = ["name", "project", "purpose", "clusters", "namespaces", "people", "quot
 
 
 class WorkspaceRequestSerializer(ModelOutputSerializer[WorkspaceRequest]):
-    requester = serializers.CharField(source="requester.name")
-    decided_by = serializers.CharField(source="decided_by.name", default=None, allow_null=True)
     slice = serializers.CharField(source="slice.name", default=None, allow_null=True, help_text="The workspace that it became.")
     people = serializers.DictField(child=serializers.ChoiceField(choices=Role.choices))
     quota = serializers.DictField(child=serializers.IntegerField())
