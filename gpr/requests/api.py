@@ -31,6 +31,7 @@ from gpr.models import AfterCondition, Gpr
 from gpr.queue.decision_previews import Act, PossibleDecision
 from gpr.queue.decisions import gpr_evict, gpr_set_priority
 from gpr.queue.moves import gpr_move
+from gpr.queue.outputs import DecisionPreviewSerializer, QueueRowSerializer
 from gpr.queue.status import queue_statuses
 from gpr.replacement.services import node_replace
 from gpr.requests.editing import gpr_cancel, gpr_edit, granted_to, refuse_started, spec_of
@@ -58,11 +59,9 @@ from gpr.requests.inputs import (
 )
 from gpr.requests.outputs import (
     BulkVerdictsSerializer,
-    DecisionPreviewSerializer,
     GprDetailSerializer,
     GprSerializer,
     OffersSerializer,
-    QueueRowSerializer,
     StepSerializer,
     facts_add,
 )

@@ -21,9 +21,8 @@ from gpr.followers.selectors import predecessors_of
 from gpr.idle.selectors import Idleness, idleness_of
 from gpr.models import ClusterRequestRecord, EndReason, EvictionVictim, Gpr, GprState, VictimKind
 from gpr.promises.forecasts import BOOKED, LEARNED, NO_HISTORY
-from gpr.queue.decision_previews import summary_of
 from gpr.queue.explanations import VisibleExplanation
-from gpr.queue.previews import DecisionPreview
+from gpr.queue.outputs import POSITION_HELP, PROMISED_HELP, ExplanationSerializer
 from gpr.queue.status import queue_statuses
 from gpr.quotas.borrowing import borrowers_among
 from gpr.replacement.selectors import ReplacementOutcome, replacements_of
@@ -33,7 +32,6 @@ from inventory.check_api import CheckResultSerializer
 from inventory.models import PHASES, Cluster, Reservation, StepResult, SupplyOrder
 from inventory.rows import gpus_by_reservation
 from planner.causes import Cause
-from planner.plan import Reason
 from protocol.nodes.steps import Milestone
 
 BORROWS_HELP = "Whether it uses, or will use, GPUs beyond its project's guarantee. It may then be evicted after notice."
@@ -41,18 +39,12 @@ AT_RISK_HELP = (
     "Why it is unknown at present whether the promise can be kept; else null. While the agent of its cluster is silent, the promise and "
     "its place stay as they are, even if the promised time has passed."
 )
-POSITION_HELP = "The position by planned start among all waiting requests; 1 starts first. Null without a planned start."
-PROMISED_HELP = "It starts by then, unless a recorded cause moves the promise. Null if it can never start or its booked time is taken."
-
 PREDECESSOR_HELP = "The request that has to end before it starts, by name. Null without one."
 FAILED_JOBS_HELP = (
     "Jobs (namespace/name) that failed after its nodes were taken back, if it waits again and no GPU pod of its workspace waits. Start "
     "them again, or cancel the request."
 )
 DRAIN_HELP = "How long its pods may stay after its end; null while it has no cluster."
-
-OTHERS_MAX = 100
-
 CAUSES = [(cause.value, cause.value) for cause in Cause]
 
 
@@ -99,22 +91,6 @@ def facts_add(gprs: Sequence[Any], *, actor: User, now: datetime) -> None:
             origin=getattr(gpr, "cluster_request", None),
             idle=idleness_of(gpr),
         )
-
-
-class BlockerSerializer(OutputSerializer[Any]):
-    id = serializers.UUIDField(allow_null=True, help_text="Null: all requests that the reader may not see, together.")
-    name = serializers.CharField()
-    is_running = serializers.BooleanField(allow_null=True)
-    until = serializers.DateTimeField(allow_null=True)
-    nodes = serializers.IntegerField(allow_null=True, help_text="The nodes that it holds or waits for. Null if the reader may not see it.")
-    gpus_per_node = serializers.IntegerField(allow_null=True, help_text="Null while `nodes` is not: all GPUs of each node.")
-
-
-class ExplanationSerializer(OutputSerializer[VisibleExplanation]):
-    reason = serializers.ChoiceField(choices=[(reason.value, reason.value) for reason in Reason])
-    sentence = serializers.CharField()
-    blockers = BlockerSerializer(many=True)
-    ahead_count = serializers.IntegerField(help_text="How many requests start before it, of all workspaces.")
 
 
 class WaitSerializer(OutputSerializer[Any]):
@@ -332,20 +308,6 @@ class StepSerializer(ModelOutputSerializer[StepResult]):
         return "entry" if row.step in {Milestone.ISOLATE, *entry_steps, Milestone.OPEN} else "exit"
 
 
-class QueueRowSerializer(ModelOutputSerializer[Gpr]):
-    position = serializers.IntegerField(source="status.position", read_only=True, allow_null=True, help_text=POSITION_HELP)
-    promised_start_at = serializers.DateTimeField(
-        source="current_promise.promised_start_at", default=None, allow_null=True, read_only=True, help_text=PROMISED_HELP
-    )
-    reason = serializers.CharField(source="status.reason", read_only=True, help_text="Why it waits, as a sentence.")
-    explanation = ExplanationSerializer(source="status.explanation", read_only=True, allow_null=True)
-
-    class Meta:
-        model = Gpr
-        fields = ["id", "name", "position", "slice", "slice_id", "owner", "priority", "shape", "nodes", "gpus_per_node", "duration_s"]
-        fields += ["queued_at", "planned_start_at", "promised_start_at", "reason", "explanation"]
-
-
 class OrderSerializer(OutputSerializer[Any]):
     name = serializers.CharField(help_text="Name of the supply.")
     lead_time_s = serializers.IntegerField(help_text="Seconds from the order to the arrival of the node.")
@@ -401,58 +363,6 @@ class BulkVerdictSerializer(OutputSerializer[Any]):
 
 class BulkVerdictsSerializer(OutputSerializer[Any]):
     results = BulkVerdictSerializer(many=True)
-
-
-class StartChangeSerializer(OutputSerializer[Any]):
-    gpr_id = serializers.UUIDField(source="gpr.pk")
-    gpr = serializers.CharField(source="gpr.name")
-    slice = serializers.CharField(source="gpr.slice.name")
-    old_start_at = serializers.DateTimeField(allow_null=True, help_text="The planned start; null: none.")
-    new_start_at = serializers.DateTimeField(allow_null=True)
-
-
-class EvictedSerializer(OutputSerializer[Gpr]):
-    gpr_id = serializers.UUIDField(source="pk")
-    gpr = serializers.CharField(source="name")
-    slice = serializers.CharField(source="slice.name")
-
-
-class OthersSerializer(OutputSerializer[DecisionPreview]):
-    summary = serializers.SerializerMethodField(help_text="A sentence.")
-    later_count = serializers.SerializerMethodField()
-    earlier_count = serializers.SerializerMethodField()
-    moved = serializers.SerializerMethodField(help_text=f"Those whose start changes most, {OTHERS_MAX} at most.")
-    evicted = EvictedSerializer(many=True, help_text="Those that would get an eviction notice.")
-
-    def get_summary(self, preview: DecisionPreview) -> str:
-        return summary_of(preview)
-
-    def get_later_count(self, preview: DecisionPreview) -> int:
-        return len(preview.later)
-
-    def get_earlier_count(self, preview: DecisionPreview) -> int:
-        return len(preview.earlier)
-
-    @extend_schema_field(StartChangeSerializer(many=True))
-    def get_moved(self, preview: DecisionPreview) -> Any:
-        return StartChangeSerializer(preview.noted[:OTHERS_MAX], many=True).data
-
-
-class DecisionPreviewSerializer(OutputSerializer[DecisionPreview]):
-    sentence = serializers.SerializerMethodField(help_text="What becomes of the request.")
-    old_start_at = serializers.DateTimeField(source="own.old_start_at", allow_null=True, help_text="Its planned start; null: none.")
-    new_start_at = serializers.DateTimeField(source="own.new_start_at", allow_null=True)
-    old_position = serializers.IntegerField(allow_null=True)
-    new_position = serializers.IntegerField(allow_null=True)
-    others = serializers.SerializerMethodField(help_text="Null for all but administrators, since it names requests of all workspaces.")
-
-    def get_sentence(self, preview: DecisionPreview) -> str:
-        sentence: str = self.context["sentence"]
-        return sentence
-
-    @extend_schema_field(OthersSerializer(allow_null=True))
-    def get_others(self, preview: DecisionPreview) -> Any:
-        return OthersSerializer(preview).data if self.context["is_for_admin"] else None
 
 
 class OffersSerializer(OutputSerializer[Any]):
