@@ -30,7 +30,8 @@ class ModelOutputSerializer(OutputSerializer[ModelRow], serializers.ModelSeriali
     # It shows a related object by its name, and by its id as e.g. `slice_id`.
 
     def get_extra_kwargs(self) -> dict[str, Any]:
-        plain = {field.name for field in self.Meta.model._meta.concrete_fields if not field.is_relation}
+        model: Any = self.Meta.model
+        plain = {field.name for field in model._meta.concrete_fields if not field.is_relation}
         return {name: {"read_only": True} for name in self.Meta.fields if name in plain}
 
     def get_uniqueness_extra_kwargs(self, field_names: Any, declared_fields: Any, extra_kwargs: Any) -> Any:
