@@ -62,7 +62,8 @@ def gpr_transition(*, gpr: Gpr, message: str, **change: Unpack[Transition]) -> N
 def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **change: Unpack[Transition]) -> None:
     """Transition GPRs of one state, all or none, each with an Event.
 
-    Raises IllegalTransition, StaleState when one changed since it was read, or Conflict when its slice holds another.
+    Raises IllegalTransition, StaleState when one changed since it was read, or Conflict when its slice holds another. It makes no
+    savepoint: who goes on after these in a transaction makes one.
     """
     gprs, to, now = [gpr for gpr, _ in messages], change["to"], change["now"]
     (old,) = {gpr.state for gpr in gprs}

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from core.errors import Conflict, IllegalTransition, StaleState
 from gpr.lifecycle import gpr_transition
@@ -91,7 +91,7 @@ def _move(gpr: Gpr, new: GprState) -> None:
         event = told.get()
         assert (event.old, event.new, event.reason, event.slice_id) == (old, new, "because", gpr.slice_id)
     else:
-        with pytest.raises(IllegalTransition):
+        with pytest.raises(IllegalTransition), transaction.atomic():
             gpr_transition(gpr=gpr, to=new, now=NOW, message="Moved.")
         assert not told.exists()
 
@@ -136,7 +136,7 @@ def test_who_read_it_before_it_was_moved_or_edited_cannot_move_it(moved: dict[st
     gpr = gpr_in(S.QUEUED)
     Gpr.objects.filter(pk=gpr.pk).update(**moved)
 
-    with pytest.raises(StaleState):
+    with pytest.raises(StaleState), transaction.atomic():
         gpr_transition(gpr=gpr, to=S.PROVISIONING, now=NOW, message="Started.")
 
     assert not Event.objects.filter(gpr_id=gpr.pk).exists()
@@ -150,7 +150,7 @@ def test_a_slice_cannot_have_a_second_provisioned_gpr(state: GprState) -> None:
     second = gpr_in(S.QUEUED, slice_)
 
     assert is_refused(lambda: set_state(second, S.PROVISIONING))
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict), transaction.atomic():
         gpr_transition(gpr=second, to=S.PROVISIONING, now=NOW, message="Started.")
 
     assert not Event.objects.filter(gpr_id=second.pk).exists()
