@@ -68,7 +68,7 @@ class LiveSnapshot:
         if not self._lock.acquire(timeout=LOCK_MOST_S):
             return LiveSnapshot().load(now=now, with_memory=with_memory)
         try:
-            self._catch_up(now)
+            self._log.catch_up(self._read)
             return self._make(now, with_memory=with_memory)
         except BaseException:
             self._stale = None  # some of it was made, and some was not
@@ -76,12 +76,9 @@ class LiveSnapshot:
         finally:
             self._lock.release()
 
-    def _catch_up(self, now: datetime) -> None:
-        def read(changes: Changes) -> None:
-            found = self._rows.read(changes, now)
-            self._stale = None if found is None or self._stale is None else self._stale | found
-
-        self._log.catch_up(read)
+    def _read(self, changes: Changes) -> None:
+        read = self._rows.read(changes)
+        self._stale = None if read is None or self._stale is None else self._stale | read
 
     def _make(self, now: datetime, *, with_memory: bool) -> Loaded:
         rows, now_s, rules = self._rows, math.floor(now.timestamp()), policy()
@@ -93,7 +90,7 @@ class LiveSnapshot:
             supply_state = supplies_load(rows.promises.values(), clusters, now=now, now_s=now_s, grace_s=rules.overrun_grace_s)
         arrived = set().union(*supply_state.there.values())
         if arrived and not arrived <= {node.pk for node in rows.nodes}:
-            self._catch_up(now)  # an ordered node has arrived since
+            self._log.catch_up(self._read)  # an ordered node has arrived since
         places = self._make_pools(fleet_of(rows.nodes, clusters, rows.windows_ahead(now), supply_state, absence, now), absence, now)
         if rules != self._policy:
             self._policy, self._stale = rules, None

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from core.clock import db_now
 from core.written_sql import WrittenQuery, load_together
 from gpr.allocation.change_log import Changes
 from gpr.allocation.memory import Arrivals, past_arrivals
@@ -54,7 +55,7 @@ class LiveRows:
         self._windows: list[WindowRow] = []
         self._windows_from = datetime.max.replace(tzinfo=UTC)
 
-    def read(self, changes: Changes, now: datetime) -> set[str] | None:
+    def read(self, changes: Changes) -> set[str] | None:
         """Returns the ids of the GPRs that were read; None: all."""
         self._read_nodes(None if changes.everything else changes.nodes)
         self._read_slices(None if changes.everything else changes.slices)
@@ -66,7 +67,7 @@ class LiveRows:
         every = changes.everything or len(gprs) > KEYS_MOST
         self._read_gprs(None if every else gprs)
         if changes.settings or changes.everything:
-            self._read_settings(now)  # last, so that every project of a GPR that was read is among them
+            self._read_settings()  # last, so that every project of a GPR that was read is among them
         return None if every else set(map(str, gprs))
 
     def windows_ahead(self, now: datetime) -> list[WindowRow]:
@@ -74,9 +75,9 @@ class LiveRows:
             self._read_windows(now)
         return [window for window in self._windows if window.ends_at > now]
 
-    def _read_settings(self, now: datetime) -> None:
+    def _read_settings(self) -> None:
         self.quotas, self.usage, self.has_supplies = quotas_load(), usage_rows(), bool(_SUPPLIES())
-        self._read_windows(now)
+        self._read_windows(db_now())
 
     def _read_windows(self, now: datetime) -> None:
         since = now - ENDED_KEPT  # a request that began a moment ago plans for that moment

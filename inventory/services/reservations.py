@@ -29,7 +29,7 @@ from protocol.assignments import Desired, Phase
 FAILURE_MAX_CHARS = 200
 
 
-@transaction.atomic(savepoint=False)
+@transaction.atomic
 def reservations_hold(rows: Sequence[Reservation]) -> None:
     """Stores new reservations, each with as many GPUs of its node as its GPR asks for. Their cluster, epoch and state are set here.
 
