@@ -22,7 +22,8 @@ from egs.demo.start import FLEETS, fleet_of
 from gpr.usage.services import NOTHING, UsageKey, Work, day_of, measured_add, progress_lock
 from inventory.models import Cluster, Gpu, ReservedGpu
 from inventory.services.agents import AgentIdentity
-from observability.models import LatestReading, Reading, Reading1m, Reading10m, Reading15s
+from observability.models import LEVELS, LatestReading, Reading, Reading1m, Reading10m, Reading15s, RollUpProgress
+from observability.telemetry.services import step_floor
 from observability.usage.services import usage_step
 from observability.workloads.holders import names_of
 from observability.workloads.models import Pod, Workload
@@ -125,8 +126,11 @@ def old_use_count(*, works: Mapping[str, str], now: datetime) -> None:
                 length_ms = (end_s - begin_s) * 1000
                 found[key] = Work(*map(add, found[key], (length_ms, length_ms, round(percent * length_ms / 100))))
     usage_step(now=now)
+    for model in LEVELS[1:]:  # old_readings_write() writes what they have of the time before
+        RollUpProgress.objects.update_or_create(table=model._meta.db_table, defaults={"done_at": step_floor(now, model)})
+    next_minute = step_floor(now, Reading1m) + Reading1m.STEP
     with transaction.atomic():
-        measured_add(progress_lock(), found, names_of(set(workloads.values())), until_at=now)
+        measured_add(progress_lock(), found, names_of(set(workloads.values())), until_at=next_minute)
     _workloads_sum_up(found)
 
 

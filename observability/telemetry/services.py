@@ -91,11 +91,11 @@ def _roll_up(fine: type[Reading], coarse: type[Reading], now: datetime) -> None:
 
 def _due(fine: type[Reading], coarse: type[Reading], now: datetime) -> Iterator[datetime]:
     done = RollUpProgress.objects.filter(table=coarse._meta.db_table).values_list("done_at", flat=True).first()
-    until = _floor(now - LAG, coarse)
+    until = step_floor(now - LAG, coarse)
     if done is None:
         first = fine._default_manager.order_by("at").values_list("at", flat=True).first()
-        done = _floor(first, coarse) if first else until
-    begin = max(done, _floor(now - fine.KEPT, coarse))
+        done = step_floor(first, coarse) if first else until
+    begin = max(done, step_floor(now - fine.KEPT, coarse))
     for _ in range(ROLL_UPS_AT_ONCE):
         if begin >= until:
             return
@@ -103,7 +103,8 @@ def _due(fine: type[Reading], coarse: type[Reading], now: datetime) -> Iterator[
         begin += coarse.STEP
 
 
-def _floor(moment: datetime, coarse: type[Reading]) -> datetime:
+def step_floor(moment: datetime, coarse: type[Reading]) -> datetime:
+    """Returns the begin of the step in which it lies."""
     step_s = int(coarse.STEP.total_seconds())
     return datetime.fromtimestamp(int(moment.timestamp()) // step_s * step_s, UTC)
 

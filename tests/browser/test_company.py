@@ -13,6 +13,7 @@ from tests.e2e.processes import START_S, wait_for
 
 pytestmark = pytest.mark.sqlite_only  # the demo is the embedded profile
 
+MEASURED_S = 240
 STATES = {"QUEUED", "PENDING_APPROVAL", "ACTIVE", "COMPLETED", "RELEASED", "REJECTED", "CANCELED"}
 PAGES = (
     "/admin/queue/",
@@ -47,6 +48,7 @@ def test_the_demo_opens_on_a_company_at_work_a_first_request_starts_at_once_and_
         promises = demo.admin.get("/insights/")["promises"]["total"]
         assert promises["due_count"] > 15
         assert promises["kept_count"] == promises["due_count"]
+        had_hours = measured_hours(demo)
         days = demo.admin.get("/usage/?by=gpr&step=day&page_size=500")["results"]
         today = days[-1]["since"]
         assert [
@@ -66,7 +68,13 @@ def test_the_demo_opens_on_a_company_at_work_a_first_request_starts_at_once_and_
             _zoom(page)
             _break(page)
             assert watch.faults == []
+        wait_for("minutes that are measured", lambda: measured_hours(demo) > had_hours, within_s=MEASURED_S)
         demo.close()
+
+
+def measured_hours(demo: Demo) -> float:
+    hours: list[float] = [row["used_hours"] + row["wasted_hours"] for row in demo.admin.get("/usage/")["results"]]
+    return sum(hours)
 
 
 def _walk_on_the_map(page: Page) -> None:

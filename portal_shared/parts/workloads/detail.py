@@ -165,8 +165,7 @@ def _facts(row: Workload, gpus: Sequence[WorkloadGpu], portal: Portal, request: 
     yield Fact(
         "Efficiency",
         with_unit(row.efficiency_percent, "%"),
-        f"{words.hours(row.used_hours)} of {words.hours(row.held_hours)} GPU-hours since its start, "
-        "reading by reading; under Usage in whole minutes",
+        f"{words.hours(row.used_hours)} of {words.hours(row.held_hours)} GPU-hours of readings, since its start",
         url=url_with(portal.url("usage"), {"by": WORKLOAD, WORKLOAD: str(row.pk)}),
     )
     yield _most("Hottest GPU", "temperature_c", "°C", fresh, portal)
