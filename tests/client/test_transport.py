@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +14,11 @@ import pytest
 from django.http import HttpRequest
 
 from egs.api import path_not_found
-from egs_client import errors
+from egs_client import __version__, errors
 from egs_client.aio.client import AsyncClient
 from egs_client.sync.client import Client
 from egs_client.sync.watch import gpr_end
+from tests.e2e.client.hub import Egs
 from tests.e2e.processes import free_port
 
 Answer = tuple[int, dict[str, str], Any]
@@ -185,6 +187,23 @@ def test_each_refusal_has_its_own_error_that_says_what_to_do(
 
     with pytest.raises(kind, match=words):
         client.projects.get("perception")
+
+
+@pytest.mark.parametrize(
+    ("version", "answer"),
+    [
+        ("0.0.9", (404, {"code": "not_found", "title": "", "detail": NO_PATH})),
+        ("9.0", (200, {"next": None, "previous": None, "results": [{"id": "1"}]})),
+    ],
+)
+def test_the_command_tells_an_older_or_newer_server_and_exits_with_a_code_of_its_own(
+    version: str, answer: tuple[int, Any], server: Server, tmp_path: Path
+) -> None:
+    server.answers = [(answer[0], {"EGS-Version": version}, answer[1])]
+
+    told = Egs(tmp_path, {"EGS_URL": server.url, "EGS_TOKEN": "egsu_x"}).run("gpr", "list", code=12)
+
+    assert f"It has version {version}, this client {__version__}: install the client that belongs to it." in told
 
 
 def test_what_a_newer_server_says_besides_is_left_alone(server: Server, client: Client) -> None:
