@@ -24,7 +24,7 @@ from slices.selectors import budgets_of
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetRow:
+class OwnBudgetRow:
     """Empty URLs: the reader may not change it."""
 
     id: UUID
@@ -40,7 +40,7 @@ class BudgetRow:
     meter: Meter
 
     @classmethod
-    def of_use(cls, use: BudgetUse, *, is_changeable: bool) -> BudgetRow:
+    def of_use(cls, use: BudgetUse, *, is_changeable: bool) -> OwnBudgetRow:
         budget = use.budget
         may_change = is_changeable and budget.slice is not None
         return cls(
@@ -65,7 +65,7 @@ class PolicyPage:
     url: str
     above_url: str  # of the project's policy, for who runs it
     is_fixed: bool
-    budgets: tuple[BudgetRow, ...]
+    budgets: tuple[OwnBudgetRow, ...]
     acts: Mapping[str, str]  # addresses by name; empty: the reader may not change it
 
     @classmethod
@@ -83,7 +83,7 @@ class PolicyPage:
             url=request.path,
             above_url=above,
             is_fixed=not is_run,
-            budgets=tuple(BudgetRow.of_use(use, is_changeable=is_run) for use in uses),
+            budgets=tuple(OwnBudgetRow.of_use(use, is_changeable=is_run) for use in uses),
             acts=_acts(slice_) if is_run and slice_ is not None else {},
         )
 
