@@ -1,4 +1,4 @@
-"""Filters lists. An unknown filter is an error, because an unfiltered list would look like an answer."""
+"""Filters lists. An unknown or empty filter is an error, because an unfiltered list would look like an answer."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ PARAMETER_MAX_CHARS = 500  # of all values of one parameter in a URL
 
 
 def check_parameters(view: Any, request: Request) -> None:
-    """Raises ValidationError for unknown and for too long parameters."""
-    if not request.query_params:
+    """Raises ValidationError for unknown parameters and for values that none can have. DRF refuses a method that the view does not have."""
+    if not request.query_params or not hasattr(view, view.action or ""):
         return
     faults, known = {}, _declared(view)
     if view.action == "list":
@@ -38,13 +38,17 @@ def check_parameters(view: Any, request: Request) -> None:
             faults[name[:60]] = [f"Must have {most} characters at most."]
         elif name not in known:
             faults[name[:60]] = ["There is no such filter here." if view.action == "list" else "There is no such parameter here."]
+        elif not all(values):
+            faults[name] = ["Must not be empty."]
+        elif any("\x00" in value for value in values):
+            faults[name] = ["Null characters are not allowed."]
     if faults:
         raise ValidationError(faults)
 
 
 def _declared(view: Any) -> set[str]:
-    """Returns the query parameters that `extend_schema` gives the action, or none for a method that the view does not have."""
-    schema_class = getattr(getattr(view, view.action or "", None), "kwargs", {}).get("schema")
+    """Returns the query parameters that `extend_schema` gives the action."""
+    schema_class = getattr(getattr(view, view.action), "kwargs", {}).get("schema")
     if schema_class is None:
         return set()
     schema = schema_class()
@@ -88,6 +92,12 @@ class Words(filters.MultipleChoiceFilter):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"distinct": False, **kwargs})
+
+
+class Search(filters.CharFilter):
+    def __init__(self, *args: Any, max_length: int, label: str, **kwargs: Any) -> None:
+        super().__init__(*args, max_length=max_length, label=label, **kwargs)
+        extend_schema_field({"type": "string", "maxLength": max_length, "description": label})(self)
 
 
 class ReferenceFilter(filters.CharFilter):

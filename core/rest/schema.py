@@ -83,8 +83,8 @@ class ApiSchema(AutoSchema):
     def _get_parameters(self) -> list[dict[str, Any]]:
         parameters: list[dict[str, Any]] = super()._get_parameters()
         for parameter in parameters:
-            if parameter["in"] == "query" and parameter["schema"].get("type") == "string":
-                parameter["schema"] = {"maxLength": PARAMETER_MAX_CHARS, "pattern": STORABLE, **parameter["schema"]}
+            if parameter["in"] == "query" and parameter["schema"].get("type") == "string" and "format" not in parameter["schema"]:
+                parameter["schema"] = {"minLength": 1, "maxLength": PARAMETER_MAX_CHARS, "pattern": STORABLE, **parameter["schema"]}
         return [mark_deprecated(f"{operation_key(self.view)}?{parameter['name']}", parameter) for parameter in parameters]
 
     def _map_basic_serializer(self, serializer: Any, direction: Any) -> dict[str, Any]:

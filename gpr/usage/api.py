@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import QuerySet
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import mixins, serializers, status
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -106,9 +106,14 @@ class PriceSerializer(ModelOutputSerializer[ShapePrice]):
         return str(settings.EGS_CURRENCY)
 
 
+@extend_schema_field({"type": "string", "format": "decimal", "pattern": r"^([0-9]{1,6}(\.[0-9]{0,4})?|1000000(\.0{0,4})?)$"})
+class PriceField(serializers.DecimalField):
+    """Up to PRICE_MOST."""
+
+
 class PriceSet(StrictSerializer):
     shape = Text(max_length=63)
-    gpu_hour_price = serializers.DecimalField(max_digits=11, decimal_places=4, min_value=0, max_value=PRICE_MOST)
+    gpu_hour_price = PriceField(max_digits=11, decimal_places=4, min_value=0, max_value=PRICE_MOST)
     from_day = serializers.DateField(required=False, help_text="In UTC; by default today. It may be past.")
 
 

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.authentication import actor_of
-from core.rest.filters import ReferenceFilter, Words
+from core.rest.filters import ReferenceFilter, Search, Words
 from core.rest.nested import nested
 from core.rest.output import ModelOutputSerializer, OutputSerializer
 from core.rest.references import id_of
@@ -137,7 +137,7 @@ class WorkloadFilter(filters.FilterSet):
     kind = filters.CharFilter("kind", lookup_expr="iexact", label="As JobSet.")
     state = Words(choices=WorkloadState.choices)
     view = filters.ChoiceFilter(choices=WorkloadView.choices, method="in_view")
-    q = filters.CharFilter(method="matching", max_length=SEARCH_MAX_CHARS, label="Part of its name, model, namespace or request.")
+    q = Search(method="matching", max_length=SEARCH_MAX_CHARS, label="Part of its name, model, namespace or request.")
 
     def in_view(self, rows: QuerySet[Workload], name: str, value: str) -> QuerySet[Workload]:
         return rows.filter(workloads_in(value))
@@ -172,7 +172,7 @@ class PodFilter(filters.FilterSet):
     namespace = filters.CharFilter("workload__namespace")
     node = filters.CharFilter("node")
     view = filters.ChoiceFilter(choices=PodView.choices, method="in_view", label="Ended ones are listed for a day.")
-    q = filters.CharFilter(method="matching", max_length=SEARCH_MAX_CHARS, label="Part of its name, workload, node or request.")
+    q = Search(method="matching", max_length=SEARCH_MAX_CHARS, label="Part of its name, workload, node or request.")
 
     def of_workload(self, rows: QuerySet[Pod], name: str, value: str) -> QuerySet[Pod]:
         id_ = id_of(value)

@@ -2251,7 +2251,7 @@ class UsagePrices(AsyncResource):
         self,
         *,
         shape: Annotated[str, Meta(min_length=1, max_length=63)],
-        gpu_hour_price: Annotated[str, Meta(pattern="^-?\\d{0,7}(?:\\.\\d{0,4})?$")],
+        gpu_hour_price: Annotated[str, Meta(pattern="^([0-9]{1,6}(\\.[0-9]{0,4})?|1000000(\\.0{0,4})?)$")],
         from_day: str | UnsetType = UNSET,
         idempotency_key: str | None = None,
     ) -> models.Price:
