@@ -21,6 +21,16 @@ def test_without_a_token_nothing_is_told_and_the_way_to_sign_in_is(anonymous: Ca
     assert response["WWW-Authenticate"] == "Bearer"
 
 
+def test_a_host_that_a_caller_claims_is_refused_and_stands_in_no_link(world: World, owner: Caller) -> None:
+    for name in ("slice-b", "slice-c"):
+        factories.make_slice(world.cluster, name=name, owner=world.people.owner)
+    for path in ("/login/", "/api/v1/slices/", "/api/schema/"):
+        assert owner.client.get(path, headers={"Host": "evil.example"}).status_code == 400
+
+    page = owner.client.get("/api/v1/slices/?page_size=1", headers={"X-Forwarded-Host": "evil.example"}).json()
+    assert page["next"].startswith("http://testserver/")
+
+
 def expired(people: People) -> str:
     secret = factories.token(people.owner)
     row = factories.row_of(secret)

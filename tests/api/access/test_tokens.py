@@ -126,6 +126,8 @@ def test_a_token_is_used_only_from_the_networks_that_it_names(world: World, owne
     )
 
     assert (inside.get("me/").status_code, outside.get("me/").status_code) == (200, 401)
+    claimed = dict.fromkeys(("X-Forwarded-For", "X-Real-IP", "Forwarded", "Client-IP"), "10.1.0.1")
+    assert outside.client.get("/api/v1/me/", headers=claimed).status_code == 401
     assert owner.post("tokens/", {"name": "ci", "scopes": ["read"], "networks": ["everywhere"]}).status_code == 400
 
 
