@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from protocol.cluster_names import ENDS_AT, GPU, INDEX_OF_POD, JOB, JOB_BOX, JOB_OF_POD, JOB_SET_OF_POD, TRAINING_OF_POD, box_of
+from protocol.cluster_names import ENDS_AT, GATE, GPU, INDEX_OF_POD, JOB, JOB_BOX, JOB_OF_POD, JOB_SET_OF_POD, TRAINING_OF_POD, box_of
 from protocol.tenancy.notebooks import NO_INGRESS, IngressWay, as_notebook, notebook_parts
 from protocol.tenancy.workloads import FINISHING, JobWorkload, WorkloadKind
 
@@ -216,5 +216,6 @@ def _pod(
             {"name": "egs", "downwardAPI": {"items": [ends_at]}},
             *({"name": name, "persistentVolumeClaim": {"claimName": claim}} for name, (claim, _) in volumes.items()),
         ],
+        **({"schedulingGates": [{"name": GATE}]} if limits else {}),  # not every Kubernetes has a policy that adds it
         **({"imagePullSecrets": [{"name": work.pull_secret}]} if work.pull_secret else {}),
     }

@@ -66,6 +66,8 @@ def test_every_pod_is_one_that_pod_security_and_the_end_of_the_box_ask_for(kind:
         assert {mount["mountPath"] for mount in main["volumeMounts"]} == {"/dev/shm", "/etc/egs", "/data", *home}  # noqa: S108
         assert main["envFrom"] == [{"secretRef": {"name": "hub"}}]
         assert not any(key.startswith("egs.io/") for key in pod.get("metadata", {}).get("labels", {}))
+        # Not all versions of Kubernetes have a policy that would add it.
+        assert pod.get("schedulingGates", []) == ([{"name": "egs.io/gpr"}] if main["resources"]["limits"] else [])
 
 
 @pytest.mark.parametrize("kind", list(WorkloadKind))

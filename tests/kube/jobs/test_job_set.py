@@ -13,7 +13,8 @@ from tests.kube.jobs.operators.job_sets import job_sets
 from tests.kube.jobs.test_jobs import NODES, Runner, closed, opened
 from tests.kube.site import Site, moved_in
 
-pytestmark = pytest.mark.soak  # Go builds the operator first, in some minutes
+# Go builds the operator first, in some minutes. Two of a kind in one cluster would disturb each other.
+pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("job_sets")]
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from tests.client.kubelet import HOST, at_hand, kubelet, lab
 from tests.kube.cluster import Cluster, Object
 from tests.kube.site import AGENT, Site, ended, member, moved_in
 from tests.kube.wire import tls_of, url_of
+from tests.kube.written import written
 from worker_agent.cluster.base import Unavailable
 from worker_agent.hub.workloads import BoxJob
 from worker_agent.kube.jobs.driver import KubernetesWorkloads
@@ -287,7 +288,9 @@ def test_a_manifest_is_made_with_what_it_says_and_its_pods_meet_all_policies(run
     bad_spec = {**spec, "tolerations": [{"operator": "Exists"}]}
     bad = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "bad"}, "spec": {"template": {"spec": bad_spec}}}
     box = opened(runner)
-    runner.wants(box[0].gpr_id, kind="Manifest", image="", command=(), objects=(fine, bad))
+    runner.wants(
+        box[0].gpr_id, kind="Manifest", image="", command=(), objects=tuple(written(runner.site.cluster, each) for each in (fine, bad))
+    )
 
     runner.until(WorkloadPhase.RUNNING, holds=lambda seen: seen.pods_running == 1)
 

@@ -15,7 +15,8 @@ from tests.kube.jobs.operators.training import training_jobs
 from tests.kube.jobs.test_jobs import NODES, Runner, closed, opened
 from tests.kube.site import Site, moved_in
 
-pytestmark = pytest.mark.soak  # Go builds the operators first, in some minutes
+# Go builds the operators first, in some minutes. Two of a kind in one cluster would disturb each other.
+pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("training")]
 
 PYTORCH, MPI = WorkloadKind.PYTORCH_JOB, WorkloadKind.MPI_JOB
 OFFICE: Object = {
