@@ -33,13 +33,13 @@ _held_by: Counter[UUID] = Counter()
 async def hold(app: App, scope: Scope, receive: Receive, send: Send) -> None:
     hanging_up = asyncio.create_task(_hang_up(receive))
     try:
-        held, answer = await _ask(app, scope, hanging_up)
+        held, answer = await _ask(app, scope, send, hanging_up)
         if held is not None:
             with _place(held.account) as is_free:
                 if not is_free:
                     answer = _too_many()
                 elif await _has_news(held, hanging_up):
-                    _, answer = await _ask(app, scope, hanging_up)
+                    _, answer = await _ask(app, scope, send, hanging_up)
         if not hanging_up.done():
             for message in answer:
                 await send(message)
@@ -52,7 +52,8 @@ async def _hang_up(receive: Receive) -> None:
         pass  # a body, which nobody reads
 
 
-async def _ask(app: App, scope: Scope, hanging_up: asyncio.Task[None]) -> tuple[Held | None, Messages]:
+async def _ask(app: App, scope: Scope, send: Send, hanging_up: asyncio.Task[None]) -> tuple[Held | None, Messages]:
+    """Returns an answer that may be held. Any other is sent piece by piece: it may be a long file."""
     own_scope, answer = {**scope}, Messages()
     is_read = False
 
@@ -64,10 +65,13 @@ async def _ask(app: App, scope: Scope, hanging_up: asyncio.Task[None]) -> tuple[
         is_read = True
         return {"type": "http.request", "body": b""}
 
-    async def send(message: Mapping[str, Any]) -> None:
-        answer.append(message)
+    async def keep_or_send(message: Mapping[str, Any]) -> None:
+        if HELD in own_scope:
+            answer.append(message)
+        elif not hanging_up.done():
+            await send(message)
 
-    await app(own_scope, receive, send)
+    await app(own_scope, receive, keep_or_send)
     return own_scope.get(HELD), answer
 
 

@@ -30,7 +30,7 @@ async def watch_gpr(client: AsyncApi, id: str, *, away_max_s: float | None = Non
     events, look = client.events.list(gpr=id, page_size=5), Looks(min(look_s or GPR_HOLD_S, GPR_HOLD_S), away_max_s)
     while True:
         try:
-            await look.news(events)
+            await look.news(events, has_rest=False)
             gpr = await client.gprs.get(id)
         except (Unreachable, ServerFault) as error:
             look.missed(error)
@@ -80,7 +80,7 @@ async def gpr_wait(client: AsyncApi, id: str, *, for_s: float | None = None) -> 
     last: GprDetail | None = None
     while True:
         try:
-            await look.news(events, until_s=until_s)
+            await look.news(events, has_rest=False, until_s=until_s)
             gpr = await client.gprs.get(id)
         except (Unreachable, ServerFault) as error:
             look.missed(error)
@@ -124,12 +124,12 @@ class Looks:
         self._away_max_s = away_max_s
         self._seen_s = time.monotonic()
 
-    async def news(self, pages: AsyncPages[T], *, until_s: float | None = None) -> list[T] | None:
+    async def news(self, pages: AsyncPages[T], *, has_rest: bool = True, until_s: float | None = None) -> list[T] | None:
         """Returns the rows; None: they are the same as before."""
         begun_s = time.monotonic()
         hold_s = self._hold_s if until_s is None else max(min(self._hold_s, until_s - begun_s), 0.0)
-        rows, self._etag = await pages.news(self._etag, wait_s=hold_s)
-        self._held_s = time.monotonic() - begun_s
+        rows, self._etag = await pages.news(self._etag, wait_s=hold_s, has_rest=has_rest)
+        self._held_s = time.monotonic() - begun_s if self._etag else 0.0  # a server that is slow holds nothing
         return rows
 
     def found(self, *, has_changed: bool) -> None:

@@ -33,10 +33,10 @@ class Pages(Generic[T]):
                 yield row
             page = self._after(page)
 
-    def news(self, etag: str, *, wait_s: float) -> tuple[list[T] | None, str]:
-        """Returns all rows once the first page is another than `etag` names, and its ETag; None: it is the same after `wait_s`.
+    def news(self, etag: str, *, wait_s: float, has_rest: bool = True) -> tuple[list[T] | None, str]:
+        """Returns all rows, or without `has_rest` those of the first page, once that is another than `etag` names, and its ETag.
 
-        A server that cannot wait, or not for this caller now, answers at once and without an ETag.
+        None: it is the same after `wait_s`. A server that cannot wait, or not for this caller now, answers at once and without an ETag.
         """
         try:
             found = self._client.news(self._path, kind=self._page_kind(), params=self._params, etag=etag, wait_s=wait_s)
@@ -50,7 +50,7 @@ class Pages(Generic[T]):
         rows: list[T] = []
         while page is not None:
             rows += page.results
-            page = self._after(page)
+            page = self._after(page) if has_rest else None
         return rows, etag
 
     def _page_kind(self) -> Any:

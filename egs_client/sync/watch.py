@@ -30,7 +30,7 @@ def watch_gpr(client: Api, id: str, *, away_max_s: float | None = None, look_s: 
     events, look = client.events.list(gpr=id, page_size=5), Looks(min(look_s or GPR_HOLD_S, GPR_HOLD_S), away_max_s)
     while True:
         try:
-            look.news(events)
+            look.news(events, has_rest=False)
             gpr = client.gprs.get(id)
         except (Unreachable, ServerFault) as error:
             look.missed(error)
@@ -78,7 +78,7 @@ def gpr_wait(client: Api, id: str, *, for_s: float | None = None) -> GprDetail:
     last: GprDetail | None = None
     while True:
         try:
-            look.news(events, until_s=until_s)
+            look.news(events, has_rest=False, until_s=until_s)
             gpr = client.gprs.get(id)
         except (Unreachable, ServerFault) as error:
             look.missed(error)
@@ -122,12 +122,12 @@ class Looks:
         self._away_max_s = away_max_s
         self._seen_s = time.monotonic()
 
-    def news(self, pages: Pages[T], *, until_s: float | None = None) -> list[T] | None:
+    def news(self, pages: Pages[T], *, has_rest: bool = True, until_s: float | None = None) -> list[T] | None:
         """Returns the rows; None: they are the same as before."""
         begun_s = time.monotonic()
         hold_s = self._hold_s if until_s is None else max(min(self._hold_s, until_s - begun_s), 0.0)
-        rows, self._etag = pages.news(self._etag, wait_s=hold_s)
-        self._held_s = time.monotonic() - begun_s
+        rows, self._etag = pages.news(self._etag, wait_s=hold_s, has_rest=has_rest)
+        self._held_s = time.monotonic() - begun_s if self._etag else 0.0  # a server that is slow holds nothing
         return rows
 
     def found(self, *, has_changed: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from egs.api import path_not_found
 from egs_client import __version__, errors
 from egs_client.aio.client import AsyncClient
 from egs_client.sync.client import Client
-from egs_client.sync.watch import gpr_end
+from egs_client.sync.watch import gpr_end, gpr_wait
 from tests.e2e.client.hub import Egs
 from tests.e2e.processes import free_port
 
@@ -253,6 +253,19 @@ def test_it_asks_again_and_again_where_the_server_holds_no_call(refusal: Answer,
         assert rows
 
     assert (etag, [path.partition("?")[2] for _, path, _ in server.asked]) == ("", ["", "", "wait_s=15", ""])
+
+
+@pytest.mark.parametrize(
+    "follow", [lambda client: next(client.watch_gpr("1")), lambda client: gpr_wait(client, "1")], ids=["watch", "wait"]
+)
+def test_who_follows_a_request_reads_its_newest_events_alone(follow: Callable[[Client], object], server: Server, client: Client) -> None:
+    gone: Answer = (404, {}, {"code": "not_found", "title": "", "detail": "It is gone."})
+    server.answers = [(200, {"ETag": '"1"'}, {"next": "http://inner/?cursor=a", "previous": None, "results": []}), gone]
+
+    with pytest.raises(errors.NotFound):
+        follow(client)
+
+    assert [path.partition("?")[0] for _, path, _ in server.asked] == ["/api/v1/events/", "/api/v1/gprs/1/"]
 
 
 async def test_the_async_half_does_the_same(server: Server) -> None:

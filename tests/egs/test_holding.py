@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from django.core.signals import request_finished
@@ -16,6 +17,7 @@ from accounts.models import ApiToken, User
 from core.clock import db_now
 from core.db_threads import DB_THREADS
 from egs import holding
+from egs.metrics import Receive, Scope, Send
 from egs.runner import _close_connections
 from journal import hints
 from journal.models import Event
@@ -165,3 +167,21 @@ async def test_who_hangs_up_leaves_his_place_and_a_server_that_stops_answers_the
     wakeups.close()
 
     assert (await asyncio.wait_for(staying, timeout=SOON_S)).status == 304
+
+
+async def test_what_is_not_held_is_sent_piece_by_piece_whatever_its_address_says() -> None:
+    sent: list[Any] = []
+
+    async def long_file(scope: Scope, receive: Receive, send: Send) -> None:
+        for piece in range(3):
+            await send({"type": "http.response.body", "body": b"%d" % piece, "more_body": True})
+            assert len(sent) == piece + 1, "it would fill the memory"
+
+    async def receive() -> Any:
+        await asyncio.Future()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await holding.hold(long_file, {}, receive, send)
+    assert len(sent) == 3
