@@ -67,7 +67,15 @@ class GroupsChange(StrictSerializer):
 
 
 class UserFilter(filters.FilterSet):
-    subject = filters.CharFilter("identities__subject", distinct=True, label="What an identity provider calls the person: `sub`.")
+    provider = filters.CharFilter(label="Key of an identity provider.")
+    subject = filters.CharFilter(
+        label="What an identity provider calls the person: `sub`. Give the provider, too: two may use the same one."
+    )
+
+    def filter_queryset(self, queryset: QuerySet[User]) -> QuerySet[User]:
+        """Both are of one identity."""
+        given = {f"identities__{name}": value for name, value in self.form.cleaned_data.items() if value}
+        return queryset.filter(**given).distinct()
 
 
 class UserViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, ApiViewSet[User]):

@@ -39,11 +39,14 @@ pytestmark = pytest.mark.django_db
 
 LONG = timedelta(hours=9)
 CORP = Provider(key="corp", label="Corp", issuer="https://id.example.org", client_id="egs", client_secret="x")
+FORGE = Provider(key="forge", label="Forge", issuer="https://forge.example.org", client_id="egs", client_secret="x")
 
 
-def sign_in(subject: str, *groups: str, name: str = "", link_to: User | None = None, email: str = "") -> Identity:
-    claims = Claims(CORP.issuer, subject, session="s", name=name or subject, email=email, groups=groups)
-    return identity_sign_in(provider=CORP, claims=claims, link_to=link_to, now=db_now())
+def sign_in(
+    subject: str, *groups: str, name: str = "", link_to: User | None = None, email: str = "", provider: Provider = CORP
+) -> Identity:
+    claims = Claims(provider.issuer, subject, session="s", name=name or subject, email=email, groups=groups)
+    return identity_sign_in(provider=provider, claims=claims, link_to=link_to, now=db_now())
 
 
 @pytest.fixture
@@ -104,7 +107,8 @@ def test_a_program_tells_who_has_left_a_group_and_the_person_loses_it_without_si
     program, terminal, browser = Caller(factories.token(root)), Caller(factories.token(user)), client_of(user)
     assert (terminal.get("slices/vision/").status_code, browser.get("/workspaces/vision/").status_code) == (200, 200)
 
-    (found,) = program.get("users/?subject=00u1").json()["results"]
+    sign_in("00u1", link_to=sign_in("00u3", name="eve").user, provider=FORGE)  # another person has the same subject there
+    (found,) = program.get("users/?provider=corp&subject=00u1").json()["results"]
     for _ in range(2):  # a second time it changes nothing
         told = program.post(f"users/{found['name']}/groups/", {"provider": "corp", "groups": ["lunch"]})
         assert (told.status_code, told.json()["identities"][0]["groups"]) == (200, ["lunch"])

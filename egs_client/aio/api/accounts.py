@@ -147,13 +147,18 @@ class Tokens(AsyncResource):
 
 
 class Users(AsyncResource):
-    def list(self, *, page_size: int | UnsetType = UNSET, subject: str | UnsetType = UNSET) -> AsyncPages[models.User]:
+    def list(
+        self, *, page_size: int | UnsetType = UNSET, provider: str | UnsetType = UNSET, subject: str | UnsetType = UNSET
+    ) -> AsyncPages[models.User]:
         """Administrators manage people; auditors read them.
 
         page_size: Rows a page.
-        subject: What an identity provider calls the person: `sub`.
+        provider: Key of an identity provider.
+        subject: What an identity provider calls the person: `sub`. Give the provider, too: two may use the same one.
         """
-        return AsyncPages(self.client, "users/", params={"page_size": page_size, "subject": subject}, kind=models.User)
+        return AsyncPages(
+            self.client, "users/", params={"page_size": page_size, "provider": provider, "subject": subject}, kind=models.User
+        )
 
     async def create(
         self,
