@@ -45,6 +45,7 @@ def takes_key(view: Any) -> bool:
 
 
 LINE: Final = "line"  # a format: one line, without control or invisible characters
+CLOCK: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?$"
 STORABLE: Final = r"^[^\x00]*$"  # a text that PostgreSQL takes
 
 
@@ -86,6 +87,13 @@ class ApiSchema(AutoSchema):
             if parameter["in"] == "query" and parameter["schema"].get("type") == "string" and "format" not in parameter["schema"]:
                 parameter["schema"] = {"minLength": 1, "maxLength": PARAMETER_MAX_CHARS, "pattern": STORABLE, **parameter["schema"]}
         return [mark_deprecated(f"{operation_key(self.view)}?{parameter['name']}", parameter) for parameter in parameters]
+
+    def _map_serializer_field(self, field: Any, direction: Any, bypass_extensions: bool = False) -> dict[str, Any]:
+        schema: dict[str, Any] = super()._map_serializer_field(field, direction, bypass_extensions)  # type: ignore[no-untyped-call]
+        if schema.get("format") == "time":  # for JSON Schema a time of day has an offset; a clock on the wall has none
+            del schema["format"]
+            schema["pattern"] = CLOCK
+        return schema
 
     def _map_basic_serializer(self, serializer: Any, direction: Any) -> dict[str, Any]:
         schema: dict[str, Any] = super()._map_basic_serializer(serializer, direction)  # type: ignore[no-untyped-call]

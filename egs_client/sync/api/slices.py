@@ -111,8 +111,12 @@ class Me(Resource):
         | UnsetType = UNSET,
         muted_slices: Annotated[Sequence[str], Meta(max_length=500)] | UnsetType = UNSET,
         zone: Annotated[str, Meta(min_length=1, max_length=63)] | UnsetType = UNSET,
-        quiet_from: str | UnsetType | None = UNSET,
-        quiet_until: str | UnsetType | None = UNSET,
+        quiet_from: Annotated[str, Meta(pattern="^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\\.[0-9]{1,6})?)?$")]
+        | UnsetType
+        | None = UNSET,
+        quiet_until: Annotated[str, Meta(pattern="^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\\.[0-9]{1,6})?)?$")]
+        | UnsetType
+        | None = UNSET,
         if_match: str | None = None,
     ) -> models.NoticeSettings:
         """The settings of the caller name kinds that the bell leaves out, muted workspaces, and quiet hours.
