@@ -70,7 +70,7 @@ ALSO_REFUSED = {
     "as many pods as the job has": ("rank",),
     "JSON that the database must be able to hold, or a file's text": ("model", "manifest", "files"),
     "a name that Kubernetes takes": ("namespace", "secrets", "pull_secret", "volumes", "env", "storage_class", "runtime_class"),
-    "keys or numbers of a list that the answer names": ("limits", "skipped_steps", "ignored_xids"),
+    "keys or numbers of a list that the answer names": ("limits", "skipped_steps", "ignored_xids", "quota", "people"),
     "a path, or text that a container takes": ("checkpoint", "command"),
     "a language of its own": (
         "networks",
