@@ -43,16 +43,16 @@ class EventViewSet(ApiViewSet[Event]):
 
     @extend_schema(parameters=PARAMETERS, responses={200: EventSerializer(many=True), 304: UNCHANGED})
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        wait_s, known, rows = wait_asked_s(request), known_etags(request), self._page()
+        wait_s, known, rows = wait_asked_s(request), known_etags(request), self._page(self.get_queryset())
         etag = etag_of_rows(rows)
         if etag not in known:
             response: Response = self.get_paginated_response(self.get_serializer(rows, many=True).data)
             response["ETag"] = etag
             return response
-        actor = actor_of(request)
-        hold(request, Held(actor.pk, topics_of_events(actor), wait_s, lambda: etag_of_rows(self._page()) not in known))
+        actor, ids = actor_of(request), self.get_queryset().select_related(None).only("pk")
+        hold(request, Held(actor.pk, topics_of_events(actor), wait_s, lambda: etag_of_rows(self._page(ids)) not in known))
         return Response(status=304, headers={"ETag": etag})
 
-    def _page(self) -> Sequence[Event]:
-        rows: Sequence[Event] = self.paginate_queryset(self.filter_queryset(self.get_queryset())) or []
-        return rows
+    def _page(self, rows: QuerySet[Event]) -> Sequence[Event]:
+        page: Sequence[Event] = self.paginate_queryset(self.filter_queryset(rows)) or []
+        return page
