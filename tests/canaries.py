@@ -62,14 +62,20 @@ def look_everywhere(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(ClientHandler, "__call__", answers)
     patch.setattr(services, "rows_insert", inserts)
-    handler = _LogReader()
-    logging.getLogger().addHandler(handler)
+
+
+def read_logs() -> None:
+    """Adds the reader of logs where it is not, or no longer: some tests set up logging anew."""
+    logging.getLogger().addHandler(LOG_READER)
 
 
 class _LogReader(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = logging.Formatter().formatException(record.exc_info) if record.exc_info else ""
         scan(f"log of {record.name}", record.getMessage(), error)
+
+
+LOG_READER: Final = _LogReader()
 
 
 def _scanned(place: str, chunks: Iterable[bytes]) -> Iterator[bytes]:

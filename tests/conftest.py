@@ -181,8 +181,9 @@ def _secrets_are_looked_for() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _no_secret_leaks() -> Iterator[None]:
-    from tests.canaries import LEAKS
+    from tests.canaries import LEAKS, read_logs
 
+    read_logs()
     yield
     found = sorted(set(LEAKS))
     LEAKS.clear()

@@ -72,7 +72,7 @@ def not_bound(name: str) -> NamespaceNotBound:
     return NamespaceNotBound(f"Namespace {name} is bound to no workspace. An owner of a workspace can bind it.")
 
 
-def object_event(row: ClusterRequestRecord, kind: str, message: str, now: datetime, *, actor: User | None = None) -> Event:
+def object_event(kind: str, row: ClusterRequestRecord, message: str, now: datetime, *, actor: User | None = None) -> Event:
     data = {"uid": row.uid, "requester": row.requester, "is_auto": row.is_auto}
     return gpr_event(kind, row.gpr, message, now, actor=actor, cluster_id=row.cluster_id, data=data)
 

@@ -239,7 +239,7 @@ def _store(cluster: Cluster, request: ClusterRequest, gpr: Gpr, what: JobSpec | 
         generation=request.generation,
         asked=msgspec.to_builtins(request.spec),
     )
-    events_record([object_event(row, "gpr.claimed", f"{gpr.name} was filed as {row.sentence}.", now, actor=gpr.owner)])
+    events_record([object_event("gpr.claimed", row, f"{gpr.name} was filed as {row.sentence}.", now, actor=gpr.owner)])
     if what is not None:
         job_add(gpr=gpr, what=what, actor=gpr.owner, now=now)
     return answer_of(row, request)

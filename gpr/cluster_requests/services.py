@@ -164,7 +164,7 @@ def _end_gone(row: ClusterRequestRecord, now: datetime) -> None:
 
 def _gone_event(row: ClusterRequestRecord, now: datetime) -> Event:
     text = f"Object {row} of cluster {row.cluster.name}, as which {row.gpr.name} was filed, is gone."
-    return object_event(row, "gpr.object_gone", text, now)
+    return object_event("gpr.object_gone", row, text, now)
 
 
 def _end(row: ClusterRequestRecord, now: datetime) -> None:

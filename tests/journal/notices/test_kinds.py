@@ -12,6 +12,13 @@ from django.conf import settings
 from journal.notices.kinds import NOT_TOLD, TOLD
 
 PACKAGES = ("accounts", "journal", "inventory", "slices", "gpr", "observability", "inference")
+KIND_FIRST = {
+    "fault_report",
+    "AccountChange",
+    "gpr_event",
+    "gpr_event_record",
+    "object_event",
+}  # first argument: the kind
 # Kinds that are put together from what no reader of the text can know.
 BY_HAND = {
     "observability/alerts/telling.py": {
@@ -52,9 +59,9 @@ class Kinds(ast.NodeVisitor):
         self.generic_visit(call)
         callee = call.func.id if isinstance(call.func, ast.Name) else ""
         given = next((word.value for word in call.keywords if word.arg == "kind"), None)
-        if callee in {"fault_report", "AccountChange"} and given is None:
+        if callee in KIND_FIRST and given is None:
             given = call.args[0]
-        if given is not None and callee in {"Event", "event_record", "fault_report", "AccountChange"}:
+        if given is not None and callee in KIND_FIRST | {"Event", "event_record"}:
             self.found |= set(self._values(given))
 
     def _values(self, given: ast.expr, seen: frozenset[str] = frozenset()) -> Iterator[str]:
@@ -87,7 +94,7 @@ class Kinds(ast.NodeVisitor):
 def kinds_of(path: Path) -> set[str]:
     name = str(path.relative_to(settings.BASE_DIR))
     text = path.read_text(encoding="utf-8")
-    if not any(word in text for word in ("Event(", "event_record", "fault_report", "AccountChange")):
+    if not any(word in text for word in KIND_FIRST | {"Event(", "event_record"}):
         return set()
     return Kinds(ast.parse(text)).found | BY_HAND.get(name, set())
 
