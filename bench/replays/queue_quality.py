@@ -64,7 +64,7 @@ def figures_of(name: str, outcomes: Mapping[str, Outcome], *, goal: float, early
     promised_s = outcomes["conservative"].promised_wait_s
     figures += [
         figure("promises kept", "", told["promise_kept"], goal="1"),
-        figure("mean promised wait", "s", ours.promised_wait_s, "conservative", promised_s, "" if early else "<= its"),
+        figure("mean promised wait", "s", ours.promised_wait_s, "conservative", promised_s, "" if early else "<= 1 x conservative"),
         figure("p99 wait of gangs", "s", ours.p99_s(is_gang), "fifo", fifo.p99_s(is_gang), GANG_GOAL),
         figure("p99 wait of 8 GPUs and more", "s", ours.p99_s(is_big), "fifo", fifo.p99_s(is_big), GANG_GOAL),
         figure("p90 covers of those that waited", "", told["p90_coverage"], goal="0.90 +- 0.01"),
