@@ -83,7 +83,7 @@ def _id_of(answer: Response) -> UUID | None:
 
 
 def _told_by(answer: Response) -> Any:
-    """What no object can tell again later, as the verdicts of many acts."""
+    """Returns what no object can tell again later, such as the verdicts of a bulk act."""
     return answer.data if _id_of(answer) is None else None
 
 

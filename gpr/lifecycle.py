@@ -63,7 +63,7 @@ def gprs_transition(*, messages: Sequence[tuple[Gpr, str]], **change: Unpack[Tra
     """Transition GPRs of one state, all or none, each with an Event.
 
     Raises IllegalTransition, StaleState when one changed since it was read, or Conflict when its slice holds another. It makes no
-    savepoint: who goes on after these in a transaction makes one.
+    savepoint: a caller that goes on in its transaction after one of these makes its own.
     """
     gprs, to, now = [gpr for gpr, _ in messages], change["to"], change["now"]
     (old,) = {gpr.state for gpr in gprs}

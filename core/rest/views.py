@@ -54,7 +54,7 @@ class ApiViewSet(viewsets.GenericViewSet[Row]):
     schema = ApiSchema()
     lookup_value_regex = "[^/]+"
 
-    # Of its lists: fields that are together unique, and never null.
+    # Its lists are sorted by these fields, which are together unique and never null.
     ordering: ClassVar[tuple[str, ...]] = NEWEST_FIRST
     # Administrators of the platform alone may take these; auditors may take those that only read.
     admin_actions: ClassVar[tuple[str, ...]] = ()
